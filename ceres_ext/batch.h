@@ -35,9 +35,11 @@
 #include <string>
 #include <vector>
 
+#include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/summary.h"
 
 namespace ceres_ext {
 
@@ -70,6 +72,9 @@ struct ProblemSummary {
   int num_successful_steps = -1;
   int num_unsuccessful_steps = -1;
 
+  // Seconds from the call to the result.
+  double latency_in_seconds = 0.0;
+
   // Solved as a window; else by ceres_ext::Solve, for this reason.
   bool is_window = false;
   std::string path_reason;
@@ -101,6 +106,9 @@ struct BatchSummary {
                ? static_cast<double>(problems.size()) / total_time_in_seconds
                : 0.0;
   }
+  // Of the problems' latencies that which `percent` of them do not exceed, by
+  // nearest rank; 0 of no problem. 0 < percent <= 100.
+  double LatencyPercentile(double percent) const;
   // A few lines.
   std::string BriefReport() const;
 };
@@ -112,11 +120,30 @@ struct BatchSummary {
 // before the first problem is solved. A problem that is not valid in itself
 // ends with FAILURE and the message that ceres_ext::Solve has for it, and does
 // not touch the others. Throws nothing. What a device can't do the host does.
+//
+// full_summaries (null: not wanted): of each problem what ceres_ext::Solve
+// would say; that of a window has no Summary::iterations, no times but the
+// total, and path PATH_FULL.
 bool SolveBatch(const ceres::Solver::Options& options,
                 const Options& ext_options,
                 ProblemBatch* batch,
                 BatchSummary* summary,
-                std::string* error = nullptr);
+                std::string* error = nullptr,
+                std::vector<Summary>* full_summaries = nullptr);
+
+// The same for problems that are there already, in place of a loop of
+// ceres_ext::Solve. Those whose residual blocks are all BalReprojectionError,
+// or all BalQuaternionReprojectionError, are copied into windows; others are
+// solved by ceres_ext::Solve as they are. Also false where a problem is null or
+// in the list twice, and where a parameter block that is not constant in one of
+// them is, or overlaps, a block of another: a loop would give the second what
+// the first has made of it. Blocks that are constant in all may be shared.
+bool SolveBatch(const ceres::Solver::Options& options,
+                const Options& ext_options,
+                const std::vector<ceres::Problem*>& problems,
+                BatchSummary* summary,
+                std::string* error = nullptr,
+                std::vector<Summary>* full_summaries = nullptr);
 
 }  // namespace ceres_ext
 

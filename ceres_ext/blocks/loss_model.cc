@@ -104,17 +104,6 @@ const ceres::LossFunction* AppendStages(const ceres::LossFunction& loss,
   return nullptr;
 }
 
-// The inner loss and the scale of a ceres::ScaledLoss; any other loss and 1.
-std::pair<const ceres::LossFunction*, double> WithoutScale(
-    const ceres::LossFunction* loss) {
-  const auto* scaled = loss == nullptr ? nullptr : As<ceres::ScaledLoss>(*loss);
-  if (scaled == nullptr) {
-    return {loss, 1.0};
-  }
-  return {(scaled->*Get(ScaledLoss_rho_())).get(),
-          scaled->*Get(ScaledLoss_a_())};
-}
-
 bool IsSameStage(const RobustLoss& x, const RobustLoss& y) {
   return x.kind == y.kind && x.a == y.a && x.b == y.b;
 }
@@ -171,6 +160,16 @@ const ceres::LossFunction* FindPlainChains(
 }
 
 }  // namespace
+
+std::pair<const ceres::LossFunction*, double> WithoutScale(
+    const ceres::LossFunction* loss) {
+  const auto* scaled = loss == nullptr ? nullptr : As<ceres::ScaledLoss>(*loss);
+  if (scaled == nullptr) {
+    return {loss, 1.0};
+  }
+  return {(scaled->*Get(ScaledLoss_rho_())).get(),
+          scaled->*Get(ScaledLoss_a_())};
+}
 
 const ceres::LossFunction* FindChains(
     const std::vector<const ceres::LossFunction*>& loss,

@@ -40,6 +40,10 @@ const ceres::LossFunction* FindChains(
     std::vector<uint8_t>* ids,
     std::vector<double>* weights);
 
+// The inner loss and the scale of a ceres::ScaledLoss; any other loss and 1.
+std::pair<const ceres::LossFunction*, double> WithoutScale(
+    const ceres::LossFunction* loss);
+
 // Null, or the first of these losses (null for none) that is not known to be
 // concave (RobustLoss::IsConcave): a user-defined one, a TolerantLoss, or one
 // that contains these. On the threads of *context.

@@ -1,466 +1,34 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
+#include <cstdint>
 #include <memory>
-#include <numeric>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/base/machines.h"
+#include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/batch.h"
+#include "ceres_ext/front/batch_bounds.h"
+#include "ceres_ext/front/batch_of_problems.h"
+#include "ceres_ext/front/batch_summary.h"
+#include "ceres_ext/front/device_windows.h"
+#include "ceres_ext/front/one_of_batch.h"
+#include "ceres_ext/front/window_options.h"
 #include "ceres_ext/front/window_packer.h"
+#include "ceres_ext/front/window_piece.h"
 #include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/solve.h"
-#include "ceres_ext/solver/window/window_host.h"
 #include "ceres_ext/under_ceres/solve_once.h"
 #include "cuda_kernels/machine/host_context.h"
-#ifdef CERES_EXT_WITH_CUDA
-#include "ceres_ext/solver/window/window_cuda.h"
-#endif
 
 namespace ceres_ext {
 namespace {
 
 using kernels::Status;
-using Residuals = ArrayProblem::Residuals;
-
-double Now() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-// Adds the seconds of its life.
-class Stopwatch {
- public:
-  explicit Stopwatch(double* seconds) : seconds_(seconds), start_(Now()) {}
-  ~Stopwatch() { *seconds_ += Now() - start_; }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double* const seconds_;
-  const double start_;
-};
-
-// Of options that windows are not solved with, the first; empty: they are.
-std::string WhyNoWindows(const ceres::Solver::Options& options,
-                         const Options& ext_options) {
-  if (!ext_options.enabled) {
-    return "Options::enabled is false";
-  }
-  if (options.minimizer_type != ceres::TRUST_REGION) {
-    return "minimizer_type is LINE_SEARCH";
-  }
-  if (options.trust_region_strategy_type != ceres::LEVENBERG_MARQUARDT) {
-    return "trust_region_strategy_type is DOGLEG";
-  }
-  const bool is_exact = options.linear_solver_type != ceres::CGNR &&
-                        options.linear_solver_type != ceres::ITERATIVE_SCHUR;
-  if (ext_options.linear_solver == LINEAR_SOLVER_AS_GIVEN
-          ? !is_exact
-          : ext_options.linear_solver != LINEAR_SOLVER_AUTO) {
-    return "the linear solver is iterative";
-  }
-  if (ext_options.precision != PRECISION_DOUBLE) {
-    return "windows are solved in double precision";
-  }
-  if (options.use_nonmonotonic_steps) {
-    return "use_nonmonotonic_steps is true";
-  }
-  if (options.use_inner_iterations) {
-    return "use_inner_iterations is true";
-  }
-  if (options.use_mixed_precision_solves) {
-    return "use_mixed_precision_solves is true";
-  }
-  if (options.linear_solver_ordering != nullptr) {
-    return "linear_solver_ordering is given";
-  }
-  if (!options.callbacks.empty() || options.update_state_every_iteration) {
-    return "there are callbacks";
-  }
-  if (options.check_gradients ||
-      !options.trust_region_minimizer_iterations_to_dump.empty()) {
-    return "gradients are checked or problems are dumped";
-  }
-  if (options.minimizer_progress_to_stdout) {
-    return "minimizer_progress_to_stdout is true";
-  }
-  if (options.max_solver_time_in_seconds <
-      ceres::Solver::Options().max_solver_time_in_seconds) {
-    return "max_solver_time_in_seconds is limited";
-  }
-  return "";
-}
-
-TrustRegionOptions OptionsOfRegion(const ceres::Solver::Options& options) {
-  TrustRegionOptions region;
-  region.max_num_iterations = options.max_num_iterations;
-  region.max_num_consecutive_invalid_steps =
-      options.max_num_consecutive_invalid_steps;
-  region.initial_radius = options.initial_trust_region_radius;
-  region.max_radius = options.max_trust_region_radius;
-  region.min_radius = options.min_trust_region_radius;
-  region.min_relative_decrease = options.min_relative_decrease;
-  region.min_lm_diagonal = options.min_lm_diagonal;
-  region.max_lm_diagonal = options.max_lm_diagonal;
-  region.function_tolerance = options.function_tolerance;
-  region.gradient_tolerance = options.gradient_tolerance;
-  region.parameter_tolerance = options.parameter_tolerance;
-  region.jacobi_scaling = options.jacobi_scaling;
-  return region;
-}
-
-std::string Format(const char* format, double a, double b) {
-  char text[256];
-  std::snprintf(text, sizeof(text), format, a, b);
-  return text;
-}
-
-// Ceres's sentences for what ends a window.
-std::string MessageOf(const TrustRegion& region,
-                      const TrustRegionOptions& options) {
-  switch (region.end()) {
-    case TrustRegionEnd::kInvalidSteps:
-      return "Number of consecutive invalid steps more than "
-             "Solver::Options::max_num_consecutive_invalid_steps: " +
-             std::to_string(options.max_num_consecutive_invalid_steps);
-    case TrustRegionEnd::kMaxIterations:
-      return "Maximum number of iterations reached. Number of iterations: " +
-             std::to_string(region.iteration()) + ".";
-    case TrustRegionEnd::kGradientTolerance:
-      return Format("Gradient tolerance reached. Gradient max norm: %e <= %e",
-                    region.end_value(),
-                    options.gradient_tolerance);
-    case TrustRegionEnd::kMinRadius:
-      return Format(
-          "Minimum trust region radius reached. Trust region radius: %e <= %e",
-          region.end_value(),
-          options.min_radius);
-    case TrustRegionEnd::kParameterTolerance:
-      return Format(
-          "Parameter tolerance reached. Relative step_norm: %e <= %e.",
-          region.end_value(),
-          options.parameter_tolerance);
-    case TrustRegionEnd::kFunctionTolerance:
-      return Format("Function tolerance reached. |cost_change|/cost: %e <= %e",
-                    region.end_value(),
-                    options.function_tolerance);
-    case TrustRegionEnd::kNone:
-    case TrustRegionEnd::kInitialEvaluation:
-    case TrustRegionEnd::kEvaluation:
-      break;
-  }
-  return "The window was not solved.";
-}
-
-void Summarize(const TrustRegion& region,
-               const TrustRegionOptions& options,
-               double fixed_cost,
-               ProblemSummary* summary) {
-  const TrustRegionEnd end = region.end();
-  summary->termination_type =
-      end <= TrustRegionEnd::kInvalidSteps    ? ceres::FAILURE
-      : end == TrustRegionEnd::kMaxIterations ? ceres::NO_CONVERGENCE
-                                              : ceres::CONVERGENCE;
-  summary->message = MessageOf(region, options);
-  summary->fixed_cost = fixed_cost;
-  summary->initial_cost = region.initial_cost() + fixed_cost;
-  summary->final_cost = region.final_cost() + fixed_cost;
-  summary->num_successful_steps = region.num_successful_steps();
-  summary->num_unsuccessful_steps = region.num_unsuccessful_steps();
-  summary->is_window = true;
-}
-
-// One problem of a batch as a problem by itself, with arrays of its own except
-// for the values of the parameters.
-class OneOfBatch {
- public:
-  OneOfBatch(const ProblemBatch& batch, int64_t i) {
-    const auto& parameters = batch.problem.parameters();
-    for (size_t a = 0; a < parameters.size(); ++a) {
-      ArrayProblem::Parameters p = parameters[a];
-      const int64_t begin = batch.parameter_begin[a][i];
-      p.num_blocks = batch.parameter_begin[a][i + 1] - begin;
-      p.values += p.values != nullptr ? begin * p.size : 0;
-      p.manifolds += p.manifolds != nullptr ? begin : 0;
-      p.is_constant += p.is_constant != nullptr ? begin : 0;
-      problem_.AddParameters(p);
-    }
-    const auto& residuals = batch.problem.residuals();
-    arrays_.resize(residuals.size());
-    for (size_t r = 0; r < residuals.size(); ++r) {
-      Add(batch, i, r, &arrays_[r]);
-    }
-  }
-
-  ArrayProblem* problem() { return &problem_; }
-
- private:
-  struct Arrays {
-    std::vector<std::vector<int32_t>> blocks;
-    std::vector<double> weights;
-    std::vector<char> constants;
-    std::vector<ceres::CostFunction*> cost_functions;
-  };
-
-  static bool IsActive(const std::vector<const uint8_t*>& flags,
-                       size_t array,
-                       int64_t k,
-                       int64_t size) {
-    return flags.empty() || flags[array] == nullptr || k < 0 || k >= size ||
-           flags[array][k] != 0;
-  }
-
-  void Add(const ProblemBatch& batch, int64_t i, size_t r, Arrays* arrays) {
-    Residuals residuals = batch.problem.residuals()[r];
-    const size_t num_slots = residuals.blocks.size();
-    arrays->blocks.resize(num_slots);
-    const auto* const constants = static_cast<const char*>(residuals.constants);
-    int64_t n = 0;
-    for (int64_t k = batch.residual_begin[r][i];
-         k < batch.residual_begin[r][i + 1];
-         ++k) {
-      bool is_active =
-          IsActive(batch.residual_is_active, r, k, residuals.num_blocks);
-      for (const ArrayProblem::Index& index : residuals.blocks) {
-        is_active =
-            is_active &&
-            IsActive(batch.parameter_is_active,
-                     index.parameters,
-                     index.BlockOf(k),
-                     batch.problem.parameters()[index.parameters].num_blocks);
-      }
-      if (!is_active) {
-        continue;
-      }
-      ++n;
-      for (size_t b = 0; b < num_slots; ++b) {
-        const ArrayProblem::Index& index = residuals.blocks[b];
-        arrays->blocks[b].push_back(static_cast<int32_t>(
-            index.BlockOf(k) - batch.parameter_begin[index.parameters][i]));
-      }
-      if (residuals.weights != nullptr) {
-        arrays->weights.push_back(residuals.weights[k]);
-      }
-      if (constants != nullptr) {
-        const char* const begin = constants + k * residuals.constants_bytes;
-        arrays->constants.insert(
-            arrays->constants.end(), begin, begin + residuals.constants_bytes);
-      }
-      if (residuals.cost_functions != nullptr) {
-        arrays->cost_functions.push_back(residuals.cost_functions[k]);
-      }
-    }
-    if (n == 0) {
-      return;
-    }
-    residuals.num_blocks = n;
-    for (size_t b = 0; b < num_slots; ++b) {
-      residuals.blocks[b].block = arrays->blocks[b].data();
-    }
-    if (residuals.weights != nullptr) {
-      residuals.weights = arrays->weights.data();
-    }
-    if (constants != nullptr) {
-      residuals.constants = arrays->constants.data();
-    }
-    if (residuals.cost_functions != nullptr) {
-      residuals.cost_functions = arrays->cost_functions.data();
-    }
-    problem_.AddResiduals(residuals);
-  }
-
-  ArrayProblem problem_;
-  std::vector<Arrays> arrays_;
-};
-
-void SolveOther(const ceres::Solver::Options& options,
-                const Options& ext_options,
-                const ProblemBatch& batch,
-                int64_t i,
-                ProblemSummary* summary) {
-  OneOfBatch one(batch, i);
-  Summary of_one;
-  Solve(options, ext_options, one.problem(), &of_one);
-  summary->termination_type = of_one.termination_type;
-  summary->message = of_one.message;
-  summary->initial_cost = of_one.initial_cost;
-  summary->final_cost = of_one.final_cost;
-  summary->fixed_cost = of_one.fixed_cost;
-  summary->num_successful_steps = of_one.num_successful_steps;
-  summary->num_unsuccessful_steps = of_one.num_unsuccessful_steps;
-}
-
-// Bytes that are not set.
-class Bytes {
- public:
-  void Reserve(int64_t n) {
-    if (n > size_) {
-      data_.reset(new double[(n + 7) / 8]);
-      size_ = n;
-    }
-  }
-  unsigned char* data() {
-    return reinterpret_cast<unsigned char*>(data_.get());
-  }
-
- private:
-  std::unique_ptr<double[]> data_;
-  int64_t size_ = 0;
-};
-
-#ifdef CERES_EXT_WITH_CUDA
-// The windows of a piece on a device.
-class DeviceWindows {
- public:
-  // What one launch solves: windows of one kind whose blocks have the same
-  // number of threads and S in the same memory.
-  struct Group {
-    WindowKind kind;
-    bool has_schur = false;
-    int num_threads = 0;
-    int64_t team_bytes = 0;
-    int64_t scratch_size = 0;
-    std::vector<int64_t> windows;
-  };
-
-  explicit DeviceWindows(DeviceMachine* machine) : machine_(machine) {}
-
-  // Sends the windows and queues their solution; the host goes on.
-  Status Start(const TrustRegionOptions& options,
-               const std::vector<PackedWindow>& packed,
-               const std::vector<int64_t>& windows,
-               const std::vector<kernels::RobustLoss>& losses,
-               int64_t input_bytes,
-               const unsigned char* inputs,
-               int64_t output_bytes) {
-    const CurrentMachine<DeviceMachine> current(machine_);
-    CERES_EXT_RETURN_IF_ERROR(current.status());
-    const std::vector<Group> groups = MakeGroups(packed, windows);
-    std::vector<WindowRecord> records;
-    int64_t scratch_size = 0;
-    for (const Group& group : groups) {
-      for (const int64_t i : group.windows) {
-        records.push_back(packed[i].record);
-      }
-      scratch_size =
-          std::max(scratch_size, group.scratch_size * NumBlocks(group));
-    }
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(losses, &losses_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(records, &records_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(input_bytes, inputs, &inputs_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(output_bytes, &outputs_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(scratch_size, &scratch_));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Allocate(static_cast<int64_t>(groups.size()), &queues_));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->SetZero(queues_.size(), queues_.data()));
-    SolveWindowsParams params;
-    params.options = options;
-    params.losses = losses_.data();
-    params.inputs = inputs_.data();
-    params.outputs = outputs_.data();
-    params.scratch = scratch_.data();
-    params.records = records_.data();
-    params.queue = queues_.data();
-    for (const Group& group : groups) {
-      params.has_schur = group.has_schur;
-      params.num_windows = static_cast<int64_t>(group.windows.size());
-      params.scratch_size = group.scratch_size;
-      CERES_EXT_RETURN_IF_ERROR(SolveWindows(group.kind,
-                                             params,
-                                             NumBlocks(group),
-                                             group.num_threads,
-                                             group.team_bytes,
-                                             machine_->stream()));
-      params.records += group.windows.size();
-      ++params.queue;
-    }
-    return {};
-  }
-
-  // Waits for the solution and fetches it.
-  Status Wait(unsigned char* outputs) {
-    const CurrentMachine<DeviceMachine> current(machine_);
-    CERES_EXT_RETURN_IF_ERROR(current.status());
-    return machine_->Download(outputs_.size(), outputs_.data(), outputs);
-  }
-
- private:
-  static std::vector<Group> MakeGroups(const std::vector<PackedWindow>& packed,
-                                       const std::vector<int64_t>& windows) {
-    std::vector<Group> groups;
-    for (const int64_t i : windows) {
-      const PackedWindow& window = packed[i];
-      const WindowCounts& counts = window.record.counts;
-      const int num_threads = WindowThreads(counts.num_cameras);
-      auto group =
-          std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
-            return g.kind == window.kind && g.has_schur == window.has_schur &&
-                   g.num_threads == num_threads;
-          });
-      if (group == groups.end()) {
-        group = groups.insert(group, Group());
-        group->kind = window.kind;
-        group->has_schur = window.has_schur;
-        group->num_threads = num_threads;
-      }
-      const int64_t team_size = TeamLayout(window.kind.num_columns,
-                                           counts.num_cameras,
-                                           counts.chunk_rows,
-                                           window.has_schur)
-                                    .size;
-      const int64_t scratch_size = WindowScratch(window.kind.camera_size,
-                                                 window.kind.num_columns,
-                                                 counts,
-                                                 window.has_schur)
-                                       .size;
-      group->team_bytes = std::max<int64_t>(
-          group->team_bytes, team_size * static_cast<int64_t>(sizeof(double)));
-      group->scratch_size = std::max(group->scratch_size, scratch_size);
-      group->windows.push_back(i);
-    }
-    // The longest first, so that none begins when others are done.
-    for (Group& group : groups) {
-      std::stable_sort(group.windows.begin(),
-                       group.windows.end(),
-                       [&](int64_t a, int64_t b) {
-                         return packed[a].record.counts.num_rows >
-                                packed[b].record.counts.num_rows;
-                       });
-    }
-    return groups;
-  }
-
-  // As many as are on the device at once.
-  int64_t NumBlocks(const Group& group) const {
-    constexpr int64_t kThreadsAtOnce = 512;  // of 128 registers
-    const int64_t per_multiprocessor =
-        std::max<int64_t>(1,
-                          std::min(kThreadsAtOnce / group.num_threads,
-                                   kMaxTeamBytes / (group.team_bytes + 1024)));
-    return std::min(
-        static_cast<int64_t>(group.windows.size()),
-        per_multiprocessor * machine_->context()->num_multiprocessors());
-  }
-
-  DeviceMachine* const machine_;
-  kernels::DeviceBuffer<kernels::RobustLoss> losses_;
-  kernels::DeviceBuffer<WindowRecord> records_;
-  kernels::DeviceBuffer<unsigned char> inputs_;
-  kernels::DeviceBuffer<unsigned char> outputs_;
-  kernels::DeviceBuffer<double> scratch_;
-  kernels::DeviceBuffer<int32_t> queues_;
-};
-#endif
 
 class BatchSolve {
  public:
@@ -468,7 +36,9 @@ class BatchSolve {
              const Options& ext_options,
              const ProblemBatch* batch,
              KeptMachines* machines,
-             BatchSummary* summary)
+             const Clock* clock,
+             BatchSummary* summary,
+             std::vector<Summary>* full_summaries)
       : options_(options),
         ext_options_(ext_options),
         region_options_(OptionsOfRegion(options)),
@@ -476,17 +46,17 @@ class BatchSolve {
         machines_(machines),
         context_(machines->host_context(options.num_threads)),
         packer_(batch),
-        summary_(summary) {}
+        clock_(clock),
+        summary_(summary),
+        full_summaries_(full_summaries) {}
 
   // What is on a device goes while it is current.
   ~BatchSolve() {
-#ifdef CERES_EXT_WITH_CUDA
-    const KeepCurrentDevice<DeviceMachine> keep;
+    [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
     for (Piece& piece : pieces_) {
       piece.on_device.reset();
     }
     second_machine_.reset();
-#endif
   }
   BatchSolve(const BatchSolve&) = delete;
   BatchSolve& operator=(const BatchSolve&) = delete;
@@ -507,17 +77,15 @@ class BatchSolve {
     if (!ChooseDevice(error)) {
       return false;
     }
-    const double start = Now();
-    const int64_t n = batch_->num_problems;
-    packed_.resize(n);
+    const double start = clock_->seconds();
     // While a device solves one piece the host packs and sends the next.
-    for (int64_t begin = 0, piece = 0; begin < n; ++piece) {
+    int64_t begin = 0;
+    for (int64_t piece = 0; begin < batch_->num_problems; ++piece) {
       Piece* const next = &pieces_[piece % 2];
       Finish(next);
-      next->begin = begin;
-      next->end = EndOfPiece(begin);
-      begin = next->end;
-      Pack(next);
+      const int64_t end = EndOfPiece(begin);
+      Pack(begin, end, next);
+      begin = end;
       if (!StartOnDevice(next)) {
         SolveOnHost(next);
       }
@@ -525,16 +93,24 @@ class BatchSolve {
     Finish(&pieces_[0]);
     Finish(&pieces_[1]);
     summary_->window_time_in_seconds =
-        Now() - start - summary_->pack_time_in_seconds;
+        clock_->seconds() - start - summary_->pack_time_in_seconds;
     return true;
   }
 
   // Solves all others.
   void RunOthers() {
-    const Stopwatch time(&summary_->other_time_in_seconds);
+    const ScopedSeconds time(&summary_->other_time_in_seconds);
     for (int64_t i = 0; i < batch_->num_problems; ++i) {
-      if (!summary_->problems[i].is_window) {
-        SolveOther(options_, ext_options_, *batch_, i, &summary_->problems[i]);
+      ProblemSummary& summary = summary_->problems[i];
+      if (!summary.is_window) {
+        SolveOther(
+            options_,
+            ext_options_,
+            *batch_,
+            i,
+            &summary,
+            full_summaries_ != nullptr ? &(*full_summaries_)[i] : nullptr);
+        summary.latency_in_seconds = clock_->seconds();
       }
     }
   }
@@ -543,19 +119,35 @@ class BatchSolve {
   // What is packed, sent and solved at a time.
   static constexpr int64_t kPieceBytes = int64_t{64} << 20;
   static constexpr int64_t kWindowsPerTask = 4;
-  // With fewer residual blocks in the batch DEVICE_AUTO is the host.
-  static constexpr int64_t kMinDeviceRows = 15000;
+
+  struct Piece {
+    explicit Piece(const TrustRegionOptions* options) : windows(options) {}
+
+    WindowPiece windows;
+    Bytes inputs;
+    Bytes outputs;
+    bool is_running = false;  // on the device
+    std::unique_ptr<DeviceWindows> on_device;
+  };
+
+  // function(i, slot) of windows, or problems, on all threads.
+  template <typename Function>
+  void ForEach(int64_t n, int64_t grain, const Function& function) {
+    context_->ParallelFor(n, grain, [&](int64_t begin, int64_t end, int slot) {
+      for (int64_t e = begin; e < end; ++e) {
+        function(e, slot);
+      }
+    });
+  }
 
   bool ChooseDevice(std::string* error) {
-    const std::string host =
-        "host, " + std::to_string(options_.num_threads) +
-        (options_.num_threads == 1 ? " thread" : " threads");
-    summary_->device = host;
+    summary_->device = machines_->GetHost(options_.num_threads)->Name();
     if (ext_options_.device == DEVICE_HOST) {
       return true;
     }
     int64_t num_rows = 0;
-    for (const Residuals& residuals : batch_->problem.residuals()) {
+    for (const ArrayProblem::Residuals& residuals :
+         batch_->problem.residuals()) {
       num_rows += residuals.num_blocks;
     }
     if (ext_options_.device == DEVICE_AUTO && num_rows < kMinDeviceRows) {
@@ -572,52 +164,36 @@ class BatchSolve {
         *error = status.message;
         return false;
       }
-      summary_->device = host + " (" + status.message + ")";
+      summary_->device += " (" + status.message + ")";
       return true;
     }
-#ifdef CERES_EXT_WITH_CUDA
     device_ = std::move(device);
     pieces_[0].on_device =
         std::make_unique<DeviceWindows>(device_->machine.get());
     summary_->device = device_->Name();
-    MakeSecondMachine();
-#endif
+    MakeSecondMachine<DeviceMachine>();
     return true;
   }
 
-  // Windows that are packed together.
-  struct Piece {
-    int64_t begin = 0;
-    int64_t end = 0;
-    std::vector<int64_t> windows;
-    int64_t input_bytes = 0;
-    int64_t output_bytes = 0;
-    Bytes inputs;
-    Bytes outputs;
-    bool is_running = false;  // on the device
-#ifdef CERES_EXT_WITH_CUDA
-    std::unique_ptr<DeviceWindows> on_device;
-#endif
-  };
-
-#ifdef CERES_EXT_WITH_CUDA
   // A stream for every other piece, where the caller has not given one and does
   // not limit the memory. Without it pieces follow each other.
+  template <typename Machine>
   void MakeSecondMachine() {
-    DeviceMachine* machine = device_->machine.get();
-    if (EndOfPiece(0) < batch_->num_problems &&
-        ext_options_.cuda_stream == nullptr &&
-        ext_options_.cuda_memory_limit_bytes == 0) {
-      const KeepCurrentDevice<DeviceMachine> keep;
-      kernels::CudaContextOptions options;
-      options.device = ext_options_.cuda_device;
-      if (DeviceMachine::Create(options, &second_machine_).ok()) {
-        machine = second_machine_.get();
+    Machine* machine = device_->machine.get();
+    if constexpr (!kIsHost<Machine>) {
+      if (EndOfPiece(0) < batch_->num_problems &&
+          ext_options_.cuda_stream == nullptr &&
+          ext_options_.cuda_memory_limit_bytes == 0) {
+        const KeepCurrentDevice<Machine> keep;
+        kernels::CudaContextOptions options;
+        options.device = ext_options_.cuda_device;
+        if (Machine::Create(options, &second_machine_).ok()) {
+          machine = second_machine_.get();
+        }
       }
     }
     pieces_[1].on_device = std::make_unique<DeviceWindows>(machine);
   }
-#endif
 
   int64_t EndOfPiece(int64_t begin) const {
     const int64_t limit = ext_options_.cuda_memory_limit_bytes;
@@ -632,104 +208,44 @@ class BatchSolve {
     return end;
   }
 
-  void PackOne(int64_t i, Piece* piece, WindowPacker::Scratch* scratch) {
-    ProblemSummary& summary = summary_->problems[i];
-    WindowRecord& record = packed_[i].record;
-    record.input_begin =
-        packer_.input_begin(i) - packer_.input_begin(piece->begin);
-    record.output_begin =
-        packer_.output_begin(i) - packer_.output_begin(piece->begin);
-    Failure failure;
-    summary.is_window = failure.Guard(false, [&] {
-      summary.path_reason = packer_.Pack(
-          i, scratch, piece->inputs.data() + record.input_begin, &packed_[i]);
-      if (summary.path_reason.empty() && IsOnDevice() &&
-          packed_[i].kind.num_columns == kMostColumns) {
-        summary.path_reason =
-            "a device does not solve windows of cameras with 10 varying "
-            "columns";
-      }
-      if (summary.path_reason.empty()) {
-        // Until it is solved.
-        *ResultOf(i, piece) = WindowResult();
-      }
-      return summary.path_reason.empty();
-    });
-    if (failure.has_happened()) {
-      summary.path_reason = failure.sentence();
-    }
-  }
-
-  // The kernel of this many columns is not clean under synccheck, and ends in
-  // other ways under memcheck.
-  static constexpr int kMostColumns = 10;
-  bool IsOnDevice() const {
-#ifdef CERES_EXT_WITH_CUDA
-    return pieces_[0].on_device != nullptr;
-#else
-    return false;
-#endif
-  }
-
-  WindowResult* ResultOf(int64_t i, Piece* piece) {
-    return reinterpret_cast<WindowResult*>(piece->outputs.data() +
-                                           packed_[i].record.output_begin);
-  }
-
-  void Pack(Piece* piece) {
-    const Stopwatch time(&summary_->pack_time_in_seconds);
-    piece->input_bytes =
-        packer_.input_begin(piece->end) - packer_.input_begin(piece->begin);
-    piece->output_bytes =
-        packer_.output_begin(piece->end) - packer_.output_begin(piece->begin);
-    piece->inputs.Reserve(piece->input_bytes);
-    piece->outputs.Reserve(piece->output_bytes);
+  void Pack(int64_t begin, int64_t end, Piece* piece) {
+    const ScopedSeconds time(&summary_->pack_time_in_seconds);
+    WindowPiece& windows = piece->windows;
+    windows.Setup(&packer_, summary_, begin, end);
+    piece->inputs.Reserve(windows.input_bytes());
+    piece->outputs.Reserve(windows.output_bytes());
+    windows.SetMemory(piece->inputs.data(), piece->outputs.data());
     std::vector<WindowPacker::Scratch> scratch(context_->num_threads());
-    context_->ParallelFor(piece->end - piece->begin,
-                          kWindowsPerTask,
-                          [&](int64_t first, int64_t last, int slot) {
-                            for (int64_t e = first; e < last; ++e) {
-                              PackOne(piece->begin + e, piece, &scratch[slot]);
-                            }
-                          });
-    piece->windows.clear();
-    for (int64_t i = piece->begin; i < piece->end; ++i) {
-      if (summary_->problems[i].is_window) {
-        piece->windows.push_back(i);
-      }
-    }
+    ForEach(end - begin, kWindowsPerTask, [&](int64_t e, int slot) {
+      windows.Pack(begin + e, piece->on_device != nullptr, &scratch[slot]);
+    });
+    windows.ListWindows();
   }
 
   // False where the host has to solve it.
-  bool StartOnDevice([[maybe_unused]] Piece* piece) {
-#ifdef CERES_EXT_WITH_CUDA
-    if (piece->on_device != nullptr && !piece->windows.empty()) {
-      const KeepCurrentDevice<DeviceMachine> keep;
-      const Status status = piece->on_device->Start(region_options_,
-                                                    packed_,
-                                                    piece->windows,
-                                                    packer_.losses(),
-                                                    piece->input_bytes,
-                                                    piece->inputs.data(),
-                                                    piece->output_bytes);
-      piece->is_running = status.ok();
-      if (!status.ok()) {
-        LeaveDevice(status);
-      }
-      return status.ok();
+  bool StartOnDevice(Piece* piece) {
+    if (piece->on_device == nullptr || piece->windows.windows().empty()) {
+      return false;
     }
-#endif
-    return false;
+    [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
+    const Status status =
+        piece->on_device->Start(region_options_, &piece->windows);
+    piece->is_running = status.ok();
+    if (!status.ok()) {
+      LeaveDevice(status);
+    }
+    return status.ok();
   }
 
-#ifdef CERES_EXT_WITH_CUDA
-  // The host solves what is not solved yet.
+  // The host solves what is not solved yet, if it may.
   void LeaveDevice(const Status& status) {
     if (device_ == nullptr) {
       return;
     }
-    summary_->device =
-        device_->Name() + ", then the host (" + status.message + ")";
+    refusal_ = ext_options_.fallback == FALLBACK_REFUSE ? status.message : "";
+    summary_->device = device_->Name() +
+                       (refusal_.empty() ? ", then the host (" : " (") +
+                       status.message + ")";
     for (Piece& piece : pieces_) {
       piece.on_device.reset();
       if (piece.is_running) {
@@ -741,80 +257,54 @@ class BatchSolve {
     device_.reset();
     machines_->ClearDevice();
   }
-#endif
 
   // Waits for the piece and writes its results.
   void Finish(Piece* piece) {
-#ifdef CERES_EXT_WITH_CUDA
     if (piece->is_running) {
-      const KeepCurrentDevice<DeviceMachine> keep;
-      const Status status = piece->on_device->Wait(piece->outputs.data());
+      [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
+      const Status status = piece->on_device->Wait(&piece->windows);
       if (status.ok()) {
         piece->is_running = false;
       } else {
         LeaveDevice(status);
       }
     }
-#endif
-    context_->ParallelFor(static_cast<int64_t>(piece->windows.size()),
-                          kWindowsPerTask,
-                          [&](int64_t first, int64_t last) {
-                            for (int64_t e = first; e < last; ++e) {
-                              FinishOne(piece->windows[e], piece);
-                            }
-                          });
-    for (const int64_t i : piece->windows) {
-      summary_->num_windows += summary_->problems[i].is_window ? 1 : 0;
+    const std::vector<int64_t>& windows = piece->windows.windows();
+    ForEach(
+        static_cast<int64_t>(windows.size()),
+        kWindowsPerTask,
+        [&](int64_t e, int /*slot*/) { piece->windows.Finish(windows[e]); });
+    for (const int64_t i : windows) {
+      ProblemSummary& summary = summary_->problems[i];
+      summary_->num_windows += summary.is_window ? 1 : 0;
+      summary.latency_in_seconds = clock_->seconds();
+      if (full_summaries_ != nullptr && summary.is_window) {
+        const PackedWindow& window = piece->windows.packed(i);
+        SummarizeInFull(summary,
+                        window,
+                        piece->windows.inputs() + window.record.input_begin,
+                        options_,
+                        summary_->device,
+                        &(*full_summaries_)[i]);
+      }
     }
-    piece->windows.clear();
+    piece->windows.Clear();
   }
 
   void SolveOnHost(Piece* piece) {
-    const std::vector<int64_t>& windows = piece->windows;
-    std::vector<std::vector<double>> memory(context_->num_threads());
-    context_->ParallelFor(static_cast<int64_t>(windows.size()),
-                          1,
-                          [&](int64_t first, int64_t last, int slot) {
-                            for (int64_t e = first; e < last; ++e) {
-                              const PackedWindow& window = packed_[windows[e]];
-                              // Without memory it stays as it is, not solved.
-                              Failure failure;
-                              failure.Guard(false, [&] {
-                                SolveWindowOnHost(window.kind,
-                                                  window.has_schur,
-                                                  region_options_,
-                                                  window.record,
-                                                  packer_.losses().data(),
-                                                  piece->inputs.data(),
-                                                  piece->outputs.data(),
-                                                  &memory[slot]);
-                                return true;
-                              });
-                            }
-                          });
-  }
-
-  void FinishOne(int64_t i, Piece* piece) {
-    ProblemSummary& summary = summary_->problems[i];
-    const TrustRegion& region = ResultOf(i, piece)->region;
-    if (region.end() <= TrustRegionEnd::kEvaluation) {
-      // ceres_ext::Solve says which observations.
-      summary.is_window = false;
-      summary.path_reason = region.end() == TrustRegionEnd::kNone
-                                ? "there was no memory for the window"
-                                : "an evaluation of the window failed";
+    const std::vector<int64_t>& windows = piece->windows.windows();
+    if (!refusal_.empty()) {
+      for (const int64_t i : windows) {
+        summary_->problems[i].message = refusal_;
+        ++summary_->num_windows;
+      }
+      piece->windows.Clear();
       return;
     }
-    Failure failure;
-    failure.Guard(false, [&] {
-      Summarize(region, region_options_, packed_[i].fixed_cost, &summary);
-      return true;
+    std::vector<std::vector<double>> memory(context_->num_threads());
+    ForEach(static_cast<int64_t>(windows.size()), 1, [&](int64_t e, int slot) {
+      piece->windows.SolveOnHost(windows[e], &memory[slot]);
     });
-    if (summary.IsSolutionUsable()) {
-      packer_.Unpack(i,
-                     packed_[i],
-                     piece->outputs.data() + packed_[i].record.output_begin);
-    }
   }
 
   const ceres::Solver::Options& options_;
@@ -824,15 +314,72 @@ class BatchSolve {
   KeptMachines* const machines_;
   kernels::HostContext* const context_;
   WindowPacker packer_;
+  const Clock* const clock_;
   BatchSummary* const summary_;
-  std::vector<PackedWindow> packed_;
-#ifdef CERES_EXT_WITH_CUDA
+  std::vector<Summary>* const full_summaries_;  // or null
   // Outlive what is on them.
   std::shared_ptr<KeptMachines::Device> device_;
   std::unique_ptr<DeviceMachine> second_machine_;
-#endif
-  Piece pieces_[2];
+  // What the device has failed with where the host may not replace it.
+  std::string refusal_;
+  Piece pieces_[2] = {Piece(&region_options_), Piece(&region_options_)};
 };
+
+// Blocks and residual blocks of problem i, as they were given.
+void CountAll(const ProblemBatch& batch, int64_t i, Summary* summary) {
+  const auto& parameters = batch.problem.parameters();
+  const auto& residuals = batch.problem.residuals();
+  int64_t num_blocks = 0;
+  int64_t num_parameters = 0;
+  int64_t num_rows = 0;
+  for (size_t a = 0; a < parameters.size(); ++a) {
+    const int64_t n =
+        batch.parameter_begin[a][i + 1] - batch.parameter_begin[a][i];
+    num_blocks += n;
+    num_parameters += n * parameters[a].size;
+  }
+  for (size_t r = 0; r < residuals.size(); ++r) {
+    num_rows += batch.residual_begin[r][i + 1] - batch.residual_begin[r][i];
+  }
+  summary->num_parameter_blocks = static_cast<int>(num_blocks);
+  summary->num_parameters = static_cast<int>(num_parameters);
+  summary->num_residual_blocks = static_cast<int>(num_rows);
+  summary->num_residuals = static_cast<int>(2 * num_rows);
+}
+
+// What both kinds of batches begin and end with. run(failure): false, with the
+// failure set, where nothing was solved.
+template <typename Function>
+bool SolveAll(const ceres::Solver::Options& options,
+              const Options& ext_options,
+              const Function& run,
+              std::string* error) {
+  Failure failure;
+  const bool is_done = failure.Guard(false, [&] {
+    std::string reason;
+    if (!CanSolve(options, ext_options, /*problem=*/nullptr, &reason) ||
+        !options.IsValid(&reason) || !run(&reason)) {
+      failure.Set(reason);
+      return false;
+    }
+    return true;
+  });
+  if (!is_done && error != nullptr) {
+    AssignOrShorten(failure.sentence(), error);
+  }
+  return is_done;
+}
+
+// For n problems that nothing is said of yet.
+void Prepare(int64_t n,
+             BatchSummary* summary,
+             std::vector<Summary>* full_summaries) {
+  *summary = BatchSummary();
+  summary->problems.resize(n);
+  if (full_summaries != nullptr) {
+    full_summaries->assign(n, Summary());
+  }
+}
 
 }  // namespace
 
@@ -840,66 +387,135 @@ bool SolveBatch(const ceres::Solver::Options& options,
                 const Options& ext_options,
                 ProblemBatch* batch,
                 BatchSummary* summary,
-                std::string* error) {
-  std::string unused;
-  error = error != nullptr ? error : &unused;
-  Failure failure;
-  const bool is_done = failure.Guard(false, [&] {
-    const double start = Now();
-    *summary = BatchSummary();
-    std::string reason;
+                std::string* error,
+                std::vector<Summary>* full_summaries) {
+  const auto run = [&](std::string* reason) {
+    const Clock clock;
+    Prepare(0, summary, full_summaries);
     if (batch == nullptr) {
-      failure.Set("batch is null; expected a ceres_ext::ProblemBatch");
-      return false;
-    }
-    if (!CanSolve(options, ext_options, /*problem=*/nullptr, &reason) ||
-        !options.IsValid(&reason)) {
-      failure.Set(reason);
+      *reason = "batch is null; expected a ceres_ext::ProblemBatch";
       return false;
     }
     BorrowedMachines machines(ext_options);
     if (!IsValidBatch(
-            *batch, machines->host_context(options.num_threads), &reason)) {
-      failure.Set(reason);
+            *batch, machines->host_context(options.num_threads), reason)) {
       return false;
     }
-    summary->problems.resize(batch->num_problems);
+    Prepare(batch->num_problems, summary, full_summaries);
     if (batch->num_problems == 0) {
       return true;
     }
     {
-      BatchSolve solve(options, ext_options, batch, machines.get(), summary);
-      if (!solve.RunWindows(&reason)) {
-        failure.Set(reason);
+      BatchSolve solve(options,
+                       ext_options,
+                       batch,
+                       machines.get(),
+                       &clock,
+                       summary,
+                       full_summaries);
+      if (!solve.RunWindows(reason)) {
         return false;
       }
       solve.RunOthers();
     }
-    summary->total_time_in_seconds = Now() - start;
+    for (int64_t i = 0; i < batch->num_problems && full_summaries != nullptr;
+         ++i) {
+      if (summary->problems[i].is_window) {
+        CountAll(*batch, i, &(*full_summaries)[i]);
+      }
+    }
+    summary->total_time_in_seconds = clock.seconds();
     return true;
-  });
-  if (!is_done) {
-    AssignOrShorten(failure.sentence(), error);
-  }
-  return is_done;
+  };
+  return SolveAll(options, ext_options, run, error);
 }
 
-std::string BatchSummary::BriefReport() const {
-  std::ostringstream report;
-  int64_t num_usable = 0;
-  for (const ProblemSummary& problem : problems) {
-    num_usable += problem.IsSolutionUsable() ? 1 : 0;
-  }
-  report << problems.size() << " problems, " << num_usable
-         << " with a usable solution, " << num_windows << " solved as windows";
-  if (!device.empty()) {
-    report << " on " << device;
-  }
-  report << "; " << total_time_in_seconds << " s, " << problems_per_second()
-         << " problems a second (packing " << pack_time_in_seconds
-         << " s, windows " << window_time_in_seconds << " s, others "
-         << other_time_in_seconds << " s)";
-  return report.str();
+bool SolveBatch(const ceres::Solver::Options& options,
+                const Options& ext_options,
+                const std::vector<ceres::Problem*>& problems,
+                BatchSummary* summary,
+                std::string* error,
+                std::vector<Summary>* full_summaries) {
+  const auto run = [&](std::string* reason) {
+    const Clock clock;
+    Prepare(0, summary, full_summaries);
+    BorrowedMachines machines(ext_options);
+    kernels::HostContext* const context =
+        machines->host_context(options.num_threads);
+    BatchOfProblems batches(&problems, context);
+    if (!batches.AreApart(reason)) {
+      return false;
+    }
+    const auto n = static_cast<int64_t>(problems.size());
+    Prepare(n, summary, full_summaries);
+    // A batch of each kind of window.
+    for (const auto kind :
+         {BatchModelKind::kBalAngleAxis, BatchModelKind::kBalQuaternion}) {
+      const std::unique_ptr<BatchOfKind> of_kind = batches.Make(kind);
+      if (of_kind == nullptr) {
+        continue;
+      }
+      const std::vector<int64_t>& numbers = of_kind->numbers();
+      const auto m = static_cast<int64_t>(numbers.size());
+      BatchSummary part;
+      std::vector<Summary> full_part;
+      std::vector<Summary>* const full =
+          full_summaries != nullptr ? &full_part : nullptr;
+      Prepare(m, &part, full);
+      {
+        BatchSolve solve(options,
+                         ext_options,
+                         of_kind->batch(),
+                         machines.get(),
+                         &clock,
+                         &part,
+                         full);
+        if (!solve.RunWindows(reason)) {
+          return false;
+        }
+      }
+      for (int64_t k = 0; k < m; ++k) {
+        const int64_t i = numbers[k];
+        if (part.problems[k].IsSolutionUsable()) {
+          of_kind->Write(k);
+        }
+        summary->problems[i] = std::move(part.problems[k]);
+        if (full != nullptr && summary->problems[i].is_window) {
+          Summary& of_one = (*full_summaries)[i];
+          of_one = std::move(full_part[k]);
+          of_one.num_parameter_blocks = problems[i]->NumParameterBlocks();
+          of_one.num_parameters = problems[i]->NumParameters();
+          of_one.num_residual_blocks = problems[i]->NumResidualBlocks();
+          of_one.num_residuals = problems[i]->NumResiduals();
+        }
+      }
+      summary->device = part.device;
+      summary->num_windows += part.num_windows;
+      summary->pack_time_in_seconds += part.pack_time_in_seconds;
+      summary->window_time_in_seconds += part.window_time_in_seconds;
+    }
+    {
+      const ScopedSeconds time(&summary->other_time_in_seconds);
+      for (int64_t i = 0; i < n; ++i) {
+        ProblemSummary& of_one = summary->problems[i];
+        if (!of_one.is_window) {
+          if (of_one.path_reason.empty()) {
+            of_one.path_reason = batches.reason(i);
+          }
+          Summary full;
+          Solve(options, ext_options, problems[i], &full);
+          Summarize(full, &of_one);
+          of_one.latency_in_seconds = clock.seconds();
+          if (full_summaries != nullptr) {
+            (*full_summaries)[i] = std::move(full);
+          }
+        }
+      }
+    }
+    summary->total_time_in_seconds = clock.seconds();
+    return true;
+  };
+  return SolveAll(options, ext_options, run, error);
 }
 
 }  // namespace ceres_ext

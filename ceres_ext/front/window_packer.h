@@ -14,7 +14,6 @@
 
 #include "ceres_ext/batch.h"
 #include "ceres_ext/solver/window/window_arena.h"
-#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
@@ -28,12 +27,6 @@ struct PackedWindow {
 
   WindowOutput output() const { return {kind.camera_size, record.counts}; }
 };
-
-// True where the offsets fit the arrays and no residual block names a block of
-// another problem. Blocks that are no block at all are left to the problems.
-bool IsValidBatch(const ProblemBatch& batch,
-                  kernels::HostContext* context,
-                  std::string* error);
 
 class WindowPacker {
  public:

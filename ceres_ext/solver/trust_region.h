@@ -48,6 +48,17 @@ struct TrustRegionOptions {
   double gradient_tolerance = 1e-10;
   double parameter_tolerance = 1e-8;
   bool jacobi_scaling = true;
+  // Where another thread, or the host of a device, writes another number than 0
+  // to end the loop after an iteration; null: nobody does.
+  const int32_t* stop = nullptr;
+
+  CERES_EXT_HOST_DEVICE bool IsStopped() const {
+#ifdef __CUDA_ARCH__
+    return stop != nullptr && *static_cast<const volatile int32_t*>(stop) != 0;
+#else
+    return stop != nullptr && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0;
+#endif
+  }
 };
 
 // The reason why a loop ended.
@@ -57,10 +68,11 @@ enum class TrustRegionEnd : int32_t {
   kEvaluation,         // No Jacobian at an accepted step: FAILURE.
   kInvalidSteps,       // Too many in a row: FAILURE.
   kMaxIterations,      // NO_CONVERGENCE
-  kGradientTolerance,  // CONVERGENCE, as all below.
+  kGradientTolerance,  // CONVERGENCE, as the next ones.
   kMinRadius,
   kParameterTolerance,
   kFunctionTolerance,
+  kStopped,  // USER_SUCCESS
 };
 
 class TrustRegion {
@@ -221,7 +233,10 @@ class TrustRegion {
       ++num_unsuccessful_steps_;
     }
     final_cost_ = cost < final_cost_ ? cost : final_cost_;
-    if (iteration_ >= options_.max_num_iterations) {
+    // As a callback, which Ceres asks first.
+    if (options_.IsStopped()) {
+      end_ = TrustRegionEnd::kStopped;
+    } else if (iteration_ >= options_.max_num_iterations) {
       end_ = TrustRegionEnd::kMaxIterations;
     } else if (is_successful &&
                !(gradient_max_norm_ > options_.gradient_tolerance)) {

@@ -15,6 +15,11 @@
 DEFINE_string(input, "",
               "Problem to solve, in BAL format: plain text, gzip, bzip2 or "
               ".npz, detected by its first bytes. /dev/stdin works.");
+DEFINE_string(batch, "",
+              "A folder, instead of --input: all its files are solved as one "
+              "batch of small problems (docs/batch.md). --output is then a "
+              "folder, to which the refined problems are written under their "
+              "names.");
 DEFINE_bool(use_quaternions, false,
             "Represent rotations by quaternions (10 parameters per camera) "
             "instead of angle-axis vectors (9 parameters).");
@@ -93,6 +98,7 @@ progress, then the full report.
 
   bundle_adjuster --input=problem-16-22106-pre.txt --num_iterations=50
   bundle_adjuster --input=problem-16-22106-pre.txt --num_iterations=50 --compare
+  bundle_adjuster --batch=WINDOWS --output=REFINED
 
 Exit codes:
   0  the solution is usable
@@ -109,6 +115,7 @@ const std::vector<FlagGroup>& FlagGroups() {
     auto* groups = new std::vector<FlagGroup>{
         {"Problem",
          {"input",
+          "batch",
           "use_quaternions",
           "use_manifolds",
           "cost_function",
@@ -143,10 +150,35 @@ bool CheckNotNegative(const char* flag, double value, std::string* error) {
   return false;
 }
 
+// What a batch does not support.
+bool CheckFlagsOfBatch(std::string* error) {
+  for (const char* flag : {"input",
+                           "compare",
+                           "covariance",
+                           "initial_ply",
+                           "final_ply",
+                           "report_html",
+                           "warm_up",
+                           "cost_function",
+                           "problem",
+                           "linear_solver_ordering",
+                           "blocks_for_inner_iterations"}) {
+    if (!gflags::GetCommandLineFlagInfoOrDie(flag).is_default) {
+      *error = std::string("--") + flag + ": not available with --batch";
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
-  if (FLAGS_input.empty()) {
+  if (!FLAGS_batch.empty()) {
+    if (!CheckFlagsOfBatch(error)) {
+      return false;
+    }
+  } else if (FLAGS_input.empty()) {
     *error = "--input: expected the name of a BAL file, found none; see --help";
     return false;
   }

@@ -14,6 +14,7 @@
 
 // Inputs, outputs and the start; the rest is in SolveBalOptions.
 DECLARE_string(input);
+DECLARE_string(batch);
 DECLARE_string(output);
 DECLARE_bool(use_quaternions);
 DECLARE_double(rotation_sigma);

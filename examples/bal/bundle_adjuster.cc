@@ -30,6 +30,7 @@
 #include "examples/bal/reprojection_errors.h"
 #include "examples/bal/seconds_since.h"
 #include "examples/bal/solve_bal.h"
+#include "examples/bal/solve_folder.h"
 #include "examples/bal/solve_page.h"
 #include "examples/bal/solve_report.h"
 #include "examples/bal/solver_flags.h"
@@ -113,6 +114,9 @@ std::string WaitedFor(const SolveTimes& times,
 }
 
 ExitCode Run() {
+  if (!FLAGS_batch.empty()) {
+    return SolveFolder();
+  }
   if (FLAGS_compare) {
     return CompareSolvers();
   }

@@ -14,6 +14,7 @@ NB_MODULE(_ceres_ext, module) {
   ceres_ext::python::AddProblem(&module);
   ceres_ext::python::AddOptions(&module);
   ceres_ext::python::AddSolve(&module);
+  ceres_ext::python::AddBatch(&module);
   ceres_ext::python::AddCovariance(&module);
   ceres_ext::python::AddBalFile(&module);
 }

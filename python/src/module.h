@@ -39,6 +39,7 @@ inline std::string TypeOf(nanobind::handle object) {
 void AddProblem(nanobind::module_* module);
 void AddOptions(nanobind::module_* module);
 void AddSolve(nanobind::module_* module);
+void AddBatch(nanobind::module_* module);
 void AddCovariance(nanobind::module_* module);
 void AddBalFile(nanobind::module_* module);
 

@@ -293,6 +293,76 @@ TEST_F(BundleAdjusterTest, InputErrors) {
                     "2147483647, found the end of the file");
 }
 
+// Files of a folder as one batch, of which some are no problems.
+TEST_F(BundleAdjusterTest, SolvesAFolder) {
+  BalProblem problem;
+  std::string error;
+  ASSERT_TRUE(ReadBalFile(input_, &problem, &error)) << error;
+  const std::string folder = File("batch");
+  const std::string refined = File("batch_refined");
+  const std::string report = File("batch.json");
+  const std::string same_flags =
+      " --num_iterations=6 --robustify --device=host "
+      "--linear_solver=dense_schur";
+  std::filesystem::create_directories(folder + "/no_file");
+  for (const char* name : {"b.txt", "a.npz", "c.txt.gz"}) {
+    problem.points[0] += 0.01;
+    ASSERT_TRUE(WriteBalFile(folder + "/" + name, problem, &error)) << error;
+  }
+  WriteBytes(folder + "/.hidden", "no problem");
+  Outcome outcome = Adjust("--batch='" + folder + "' --output='" + refined +
+                           "' --report_json='" + report + "'" + same_flags);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out,
+              StartsWith("a.npz: 8 cameras, 200 points, 900 observations; "));
+  EXPECT_THAT(outcome.out, HasSubstr("; window\n"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("3 problems, 3 with a usable solution, 3 solved as "
+                        "windows on host"));
+  const auto json = nlohmann::json::parse(ReadBytes(report));
+  ASSERT_EQ(json["problems"].size(), 3u);
+  EXPECT_EQ(json["windows"], 3);
+  EXPECT_GT(json["latency_p99_seconds"].get<double>(), 0.0);
+  // Each as by itself.
+  for (const auto& one : json["problems"]) {
+    const std::string name = one["name"];
+    const std::string alone = File("alone.txt");
+    outcome = Adjust("--input='" + folder + "/" + name + "' --output='" +
+                     alone + "'" + same_flags);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    BalProblem a;
+    BalProblem b;
+    ASSERT_TRUE(ReadBalFile(alone, &a, &error)) << error;
+    ASSERT_TRUE(ReadBalFile(refined + "/" + name, &b, &error)) << error;
+    ASSERT_EQ(a.points.size(), b.points.size());
+    for (size_t e = 0; e < a.points.size(); ++e) {
+      EXPECT_NEAR(
+          a.points[e], b.points[e], 1e-5 * (1.0 + std::abs(a.points[e])));
+    }
+  }
+  // A file that is no problem, and one that can't be solved.
+  WriteBytes(folder + "/bad.txt", "1 1 1\n");
+  WriteBytes(folder + "/center.txt",
+             "1 1 1\n0 0 1 2\n0\n0\n0\n0\n0\n0\n1\n0\n0\n0\n0\n0\n");
+  outcome = Adjust("--batch='" + folder + "'" + same_flags);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr(folder + "/bad.txt:"));
+  EXPECT_THAT(outcome.err, HasSubstr(folder + "/center.txt: the solve failed"));
+  EXPECT_THAT(outcome.out, HasSubstr("4 problems, 3 with a usable solution"));
+  ExpectFailure("--batch='" + folder + "' --compare",
+                1,
+                "bundle_adjuster: --compare: not available with --batch");
+  ExpectFailure("--batch=/no/such/folder",
+                2,
+                "bundle_adjuster: /no/such/folder: cannot list the folder: No "
+                "such file or directory");
+  ExpectFailure("--batch='" + folder + "/no_file'",
+                2,
+                "bundle_adjuster: " + folder +
+                    "/no_file: expected files of BAL problems, found none");
+}
+
 TEST_F(BundleAdjusterTest, SolveFailures) {
   // A point at the optical center: the cost is not defined at the start.
   const std::string center = File("center.txt");

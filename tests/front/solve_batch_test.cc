@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "bal_test_problem.h"
+#include "batch_cases.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
 #include "ceres/problem.h"
@@ -29,132 +29,44 @@
 namespace ceres_ext {
 namespace {
 
-// A problem and what of it is constant or left out.
-struct Case {
-  BalTestProblem problem;
-  std::vector<uint8_t> camera_is_constant;
-  std::vector<uint8_t> point_is_constant;
-  std::vector<uint8_t> row_is_active;
-  std::vector<double> weights;
-  ceres::Manifold* manifold = nullptr;  // of the cameras
-};
-
-Case MakeCase(int num_cameras,
-              int num_points,
-              int views_per_point,
-              int camera_size,
-              unsigned seed) {
-  Case one;
-  one.problem = MakeBalTestProblem(
-      num_cameras, num_points, views_per_point, camera_size, seed);
-  one.camera_is_constant.assign(num_cameras, 0);
-  one.point_is_constant.assign(num_points, 0);
-  one.row_is_active.assign(one.problem.camera_id.size(), 1);
-  one.weights.assign(one.problem.camera_id.size(), 1.0);
-  return one;
-}
-
-// Cases end to end.
-struct Batch {
-  std::vector<double> cameras;
-  std::vector<double> points;
-  std::vector<int32_t> camera_id;
-  std::vector<int32_t> point_id;
-  std::vector<double> observations;
-  std::vector<double> weights;
-  std::vector<uint8_t> camera_is_constant;
-  std::vector<uint8_t> point_is_constant;
-  std::vector<uint8_t> row_is_active;
-  std::vector<ceres::Manifold*> manifolds;
-  std::vector<int64_t> camera_begin{0};
-  std::vector<int64_t> point_begin{0};
-  std::vector<int64_t> row_begin{0};
-  ProblemBatch batch;
-  int camera_size = 9;
-
-  Batch(const std::vector<Case>& cases, ceres::LossFunction* loss)
-      : camera_size(cases.empty() ? 9 : cases[0].problem.camera_size) {
-    const auto append = [](const auto& from, auto* to) {
-      to->insert(to->end(), from.begin(), from.end());
-    };
-    for (const Case& one : cases) {
-      for (size_t k = 0; k < one.problem.camera_id.size(); ++k) {
-        camera_id.push_back(static_cast<int32_t>(camera_begin.back()) +
-                            one.problem.camera_id[k]);
-        point_id.push_back(static_cast<int32_t>(point_begin.back()) +
-                           one.problem.point_id[k]);
+// The case as a problem that refers to it, with a loss object of each row.
+std::unique_ptr<ceres::Problem> MakeProblem(Case* one,
+                                            ceres::LossFunction* loss) {
+  ceres::Problem::Options of_problem;
+  of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  auto problem = std::make_unique<ceres::Problem>(of_problem);
+  BalTestProblem& bal = one->problem;
+  for (size_t k = 0; k < bal.camera_id.size(); ++k) {
+    if (one->row_is_active[k] == 0) {
+      continue;
+    }
+    const double x = bal.observations[2 * k];
+    const double y = bal.observations[2 * k + 1];
+    problem->AddResidualBlock(
+        bal.camera_size == 9 ? CreateBalReprojectionError(x, y)
+                             : CreateBalReprojectionErrorQuaternion(x, y),
+        new ceres::ScaledLoss(
+            loss, one->weights[k], ceres::DO_NOT_TAKE_OWNERSHIP),
+        bal.camera(bal.camera_id[k]),
+        bal.point(bal.point_id[k]));
+  }
+  for (int i = 0; i < bal.num_cameras(); ++i) {
+    if (problem->HasParameterBlock(bal.camera(i))) {
+      if (one->manifold != nullptr) {
+        problem->SetManifold(bal.camera(i), one->manifold);
       }
-      append(one.problem.cameras, &cameras);
-      append(one.problem.points, &points);
-      append(one.problem.observations, &observations);
-      append(one.weights, &weights);
-      append(one.camera_is_constant, &camera_is_constant);
-      append(one.point_is_constant, &point_is_constant);
-      append(one.row_is_active, &row_is_active);
-      manifolds.resize(cameras.size() / camera_size, one.manifold);
-      camera_begin.push_back(static_cast<int64_t>(cameras.size()) /
-                             camera_size);
-      point_begin.push_back(static_cast<int64_t>(points.size()) / 3);
-      row_begin.push_back(static_cast<int64_t>(camera_id.size()));
+      if (one->camera_is_constant[i] != 0) {
+        problem->SetParameterBlockConstant(bal.camera(i));
+      }
     }
-    ArrayProblem::Parameters of_cameras;
-    of_cameras.values = cameras.data();
-    of_cameras.num_blocks = camera_begin.back();
-    of_cameras.size = camera_size;
-    of_cameras.manifolds = manifolds.data();
-    of_cameras.is_constant = camera_is_constant.data();
-    ArrayProblem::Parameters of_points;
-    of_points.values = points.data();
-    of_points.num_blocks = point_begin.back();
-    of_points.size = 3;
-    of_points.is_constant = point_is_constant.data();
-    const int c = batch.problem.AddParameters(of_cameras);
-    const int p = batch.problem.AddParameters(of_points);
-    const std::vector<ArrayProblem::Index> blocks = {{c, camera_id.data()},
-                                                     {p, point_id.data()}};
-    if (camera_size == 9) {
-      batch.problem.AddResiduals<BalReprojectionError>(
-          row_begin.back(), observations.data(), blocks, loss, weights.data());
-    } else {
-      batch.problem.AddResiduals<BalQuaternionReprojectionError>(
-          row_begin.back(), observations.data(), blocks, loss, weights.data());
+  }
+  for (int i = 0; i < bal.num_points(); ++i) {
+    if (problem->HasParameterBlock(bal.point(i)) &&
+        one->point_is_constant[i] != 0) {
+      problem->SetParameterBlockConstant(bal.point(i));
     }
-    batch.num_problems = static_cast<int64_t>(cases.size());
-    batch.parameter_begin = {camera_begin.data(), point_begin.data()};
-    batch.residual_begin = {row_begin.data()};
-    batch.residual_is_active = {row_is_active.data()};
   }
-  Batch(const Batch&) = delete;
-  Batch& operator=(const Batch&) = delete;
-
-  std::vector<double> ValuesOf(int i) const {
-    std::vector<double> values(
-        cameras.begin() + camera_begin[i] * camera_size,
-        cameras.begin() + camera_begin[i + 1] * camera_size);
-    values.insert(values.end(),
-                  points.begin() + point_begin[i] * 3,
-                  points.begin() + point_begin[i + 1] * 3);
-    return values;
-  }
-};
-
-ceres::Solver::Options SomeOptions() {
-  ceres::Solver::Options options;
-  options.linear_solver_type = ceres::DENSE_SCHUR;
-  options.max_num_iterations = 20;
-  options.num_threads = 2;
-  options.logging_type = ceres::SILENT;
-  return options;
-}
-
-Options OnMachine() {
-  Options ext_options;
-#ifdef CERES_EXT_TEST_ON_CUDA
-  ext_options.device = DEVICE_CUDA;
-#else
-  ext_options.device = DEVICE_HOST;
-#endif
-  return ext_options;
+  return problem;
 }
 
 // Stock Ceres on a copy; returns the refined values as ValuesOf does.
@@ -162,46 +74,11 @@ std::vector<double> SolveByCeres(Case one,
                                  ceres::LossFunction* loss,
                                  const ceres::Solver::Options& options,
                                  ceres::Solver::Summary* summary) {
-  ceres::Problem::Options of_problem;
-  of_problem.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
-  of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
-  std::vector<std::unique_ptr<ceres::LossFunction>> losses;
-  ceres::Problem problem(of_problem);
-  BalTestProblem& bal = one.problem;
-  for (size_t k = 0; k < bal.camera_id.size(); ++k) {
-    if (one.row_is_active[k] == 0) {
-      continue;
-    }
-    losses.push_back(std::make_unique<ceres::ScaledLoss>(
-        loss, one.weights[k], ceres::DO_NOT_TAKE_OWNERSHIP));
-    const double x = bal.observations[2 * k];
-    const double y = bal.observations[2 * k + 1];
-    problem.AddResidualBlock(bal.camera_size == 9
-                                 ? CreateBalReprojectionError(x, y)
-                                 : CreateBalReprojectionErrorQuaternion(x, y),
-                             losses.back().get(),
-                             bal.camera(bal.camera_id[k]),
-                             bal.point(bal.point_id[k]));
-  }
-  for (int i = 0; i < bal.num_cameras(); ++i) {
-    if (problem.HasParameterBlock(bal.camera(i))) {
-      if (one.manifold != nullptr) {
-        problem.SetManifold(bal.camera(i), one.manifold);
-      }
-      if (one.camera_is_constant[i] != 0) {
-        problem.SetParameterBlockConstant(bal.camera(i));
-      }
-    }
-  }
-  for (int i = 0; i < bal.num_points(); ++i) {
-    if (problem.HasParameterBlock(bal.point(i)) &&
-        one.point_is_constant[i] != 0) {
-      problem.SetParameterBlockConstant(bal.point(i));
-    }
-  }
-  ceres::Solve(options, &problem, summary);
-  std::vector<double> values = bal.cameras;
-  values.insert(values.end(), bal.points.begin(), bal.points.end());
+  const auto problem = MakeProblem(&one, loss);
+  ceres::Solve(options, problem.get(), summary);
+  std::vector<double> values = one.problem.cameras;
+  values.insert(
+      values.end(), one.problem.points.begin(), one.problem.points.end());
   return values;
 }
 
@@ -257,22 +134,6 @@ void ExpectAsCeres(const std::vector<Case>& cases,
     EXPECT_NEAR(
         ours.final_cost, ceres.final_cost, 1e-9 * ceres.final_cost + kNothing);
   }
-}
-
-std::vector<Case> SomeCases(int camera_size) {
-  std::vector<Case> cases;
-  unsigned seed = 1;
-  for (const int num_cameras : {1, 2, 3, 10, 13, 25, 26}) {
-    const int views = std::min(num_cameras, 5);
-    cases.push_back(MakeCase(num_cameras,
-                             std::max(30, 10 * num_cameras),
-                             views,
-                             camera_size,
-                             ++seed));
-    // Gauge freedom is held by the first camera.
-    cases.back().camera_is_constant[0] = num_cameras > 1 ? 1 : 0;
-  }
-  return cases;
 }
 
 TEST(SolveBatch, SolvesAsCeresByKind) {
@@ -619,6 +480,135 @@ TEST(SolveBatch, SolvesInPieces) {
 #ifndef CERES_EXT_TEST_ON_CUDA
   EXPECT_EQ(whole.cameras, pieces.cameras);
 #endif
+}
+
+// Windows of both kinds, and what is none, in one list.
+TEST(SolveBatch, SolvesAListOfProblems) {
+  ceres::HuberLoss huber(1.0);
+  class OwnLoss final : public ceres::LossFunction {
+   public:
+    void Evaluate(double s, double* rho) const override {
+      rho[0] = 0.5 * s;
+      rho[1] = 0.5;
+      rho[2] = 0.0;
+    }
+  } own;
+  BalCameraManifold turn;
+  std::vector<Case> cases;
+  for (int i = 0; i < 10; ++i) {
+    cases.push_back(MakeCase(5, 50, 4, i % 3 == 2 ? 10 : 9, 600 + i));
+    Case& one = cases.back();
+    one.camera_is_constant[0] = 1;
+    one.point_is_constant[3] = 1;
+    one.row_is_active[7] = 0;
+    for (size_t k = 0; k < one.weights.size(); ++k) {
+      // More different scales than there are numbers of chains.
+      one.weights[k] = 0.5 + 1e-3 * static_cast<double>((17 * i + k) % 400);
+    }
+    one.manifold = one.problem.camera_size == 10 ? &turn : nullptr;
+  }
+  std::vector<Case> ours = cases;
+  std::vector<std::unique_ptr<ceres::Problem>> owned;
+  std::vector<ceres::Problem*> problems;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    ceres::LossFunction* const loss =
+        i == 4 ? static_cast<ceres::LossFunction*>(&own) : &huber;
+    owned.push_back(MakeProblem(&ours[i], loss));
+    problems.push_back(owned.back().get());
+  }
+  owned[6]->SetParameterLowerBound(ours[6].problem.camera(1), 6, 1.0);
+  const ceres::Solver::Options options = SomeOptions();
+  BatchSummary summary;
+  std::vector<Summary> full;
+  std::string error;
+  ASSERT_TRUE(
+      SolveBatch(options, OnMachine(), problems, &summary, &error, &full))
+      << error;
+  EXPECT_EQ(summary.num_windows, 8);
+  ASSERT_EQ(full.size(), 10u);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    const ProblemSummary& one = summary.problems[i];
+    EXPECT_EQ(one.is_window, i != 4 && i != 6) << one.path_reason;
+    EXPECT_NE(one.is_window, !one.path_reason.empty());
+    EXPECT_GT(one.latency_in_seconds, 0.0);
+    ceres::Solver::Summary ceres;
+    ceres::LossFunction* const loss =
+        i == 4 ? static_cast<ceres::LossFunction*>(&own) : &huber;
+    if (i == 6) {
+      EXPECT_NE(one.path_reason.find("bounds"), std::string::npos);
+      continue;
+    }
+    const std::vector<double> values =
+        SolveByCeres(cases[i], loss, options, &ceres);
+    EXPECT_EQ(one.termination_type, ceres.termination_type);
+    EXPECT_EQ(one.num_successful_steps, ceres.num_successful_steps);
+    EXPECT_NEAR(one.final_cost, ceres.final_cost, 1e-6 * ceres.final_cost);
+    for (size_t e = 0; e < ours[i].problem.cameras.size(); ++e) {
+      EXPECT_NEAR(ours[i].problem.cameras[e],
+                  values[e],
+                  1e-3 * (1.0 + std::abs(values[e])));
+    }
+    // In full, but for times and what a window has none of.
+    const Summary& all = full[i];
+    EXPECT_EQ(all.termination_type, ceres.termination_type);
+    EXPECT_EQ(all.final_cost, one.final_cost);
+    EXPECT_EQ(all.num_parameter_blocks, ceres.num_parameter_blocks);
+    EXPECT_EQ(all.num_parameters, ceres.num_parameters);
+    EXPECT_EQ(all.num_residual_blocks, ceres.num_residual_blocks);
+    EXPECT_EQ(all.num_residuals, ceres.num_residuals);
+    EXPECT_EQ(all.num_parameter_blocks_reduced,
+              ceres.num_parameter_blocks_reduced);
+    EXPECT_EQ(all.num_parameters_reduced, ceres.num_parameters_reduced);
+    EXPECT_EQ(all.num_effective_parameters_reduced,
+              ceres.num_effective_parameters_reduced);
+    EXPECT_EQ(all.num_residual_blocks_reduced,
+              ceres.num_residual_blocks_reduced);
+    EXPECT_EQ(all.num_residuals_reduced, ceres.num_residuals_reduced);
+    EXPECT_FALSE(all.path_reason.empty());
+    EXPECT_FALSE(all.FullReport().empty());
+  }
+  EXPECT_LE(summary.LatencyPercentile(50.0), summary.LatencyPercentile(99.0));
+  EXPECT_EQ(summary.LatencyPercentile(100.0), [&] {
+    double most = 0.0;
+    for (const ProblemSummary& one : summary.problems) {
+      most = std::max(most, one.latency_in_seconds);
+    }
+    return most;
+  }());
+}
+
+TEST(SolveBatch, RefusesProblemsThatShareWhatTheyChange) {
+  Case a = MakeCase(3, 30, 3, 9, 1);
+  Case b = MakeCase(3, 30, 3, 9, 2);
+  const auto of_a = MakeProblem(&a, nullptr);
+  const auto of_b = MakeProblem(&b, nullptr);
+  // The second also sees a point of the first one's.
+  of_b->AddResidualBlock(CreateBalReprojectionError(1.0, 2.0),
+                         nullptr,
+                         b.problem.camera(0),
+                         a.problem.point(4));
+  const std::vector<double> before = a.problem.cameras;
+  BatchSummary summary;
+  std::string error;
+  const auto solve = [&](const std::vector<ceres::Problem*>& problems) {
+    return SolveBatch(SomeOptions(), OnMachine(), problems, &summary, &error);
+  };
+  EXPECT_FALSE(solve({of_a.get(), of_b.get()}));
+  EXPECT_NE(error.find("problems 0 and 1 share a parameter block"),
+            std::string::npos)
+      << error;
+  of_a->SetParameterBlockConstant(a.problem.point(4));
+  EXPECT_FALSE(solve({of_a.get(), of_b.get()}));
+  EXPECT_FALSE(solve({of_a.get(), of_a.get()}));
+  EXPECT_FALSE(solve({of_a.get(), nullptr}));
+  EXPECT_EQ(error, "problem 1 is null");
+  EXPECT_EQ(a.problem.cameras, before);
+  of_b->SetParameterBlockConstant(a.problem.point(4));
+  EXPECT_TRUE(solve({of_a.get(), of_b.get()})) << error;
+  EXPECT_NE(a.problem.cameras, before);
+  EXPECT_TRUE(solve({}));
+  EXPECT_TRUE(summary.problems.empty());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 #include <string>
@@ -33,6 +34,8 @@ struct Answer {
 struct Script {
   std::vector<Answer> answers;
   double start = 1.0;
+  // Where somebody stops the loop.
+  int stop_iteration = std::numeric_limits<int>::max();
 
   // The answer to call i; the last one is given for ever.
   const Answer& At(size_t i) const {
@@ -72,8 +75,23 @@ struct Course {
   double final_cost = 0.0;
 };
 
-Course CourseOfCeres(const ceres::Solver::Options& options,
-                     const Script& script) {
+class StopAt final : public ceres::IterationCallback {
+ public:
+  explicit StopAt(int iteration) : iteration_(iteration) {}
+  ceres::CallbackReturnType operator()(
+      const ceres::IterationSummary& summary) override {
+    return summary.iteration >= iteration_
+               ? ceres::SOLVER_TERMINATE_SUCCESSFULLY
+               : ceres::SOLVER_CONTINUE;
+  }
+
+ private:
+  const int iteration_;
+};
+
+Course CourseOfCeres(ceres::Solver::Options options, const Script& script) {
+  StopAt stop(script.stop_iteration);
+  options.callbacks.push_back(&stop);
   double x = script.start;
   ceres::Problem problem;
   problem.AddResidualBlock(new Scripted(&script), nullptr, &x);
@@ -114,6 +132,9 @@ std::pair<ceres::TerminationType, std::string> Ending(TrustRegionEnd end) {
       return {ceres::CONVERGENCE, "Parameter tolerance reached"};
     case TrustRegionEnd::kFunctionTolerance:
       return {ceres::CONVERGENCE, "Function tolerance reached"};
+    case TrustRegionEnd::kStopped:
+      return {ceres::USER_SUCCESS,
+              "User callback returned SOLVER_TERMINATE_SUCCESSFULLY"};
     case TrustRegionEnd::kNone:
       break;
   }
@@ -131,6 +152,12 @@ Course CourseOfStateMachine(const ceres::Solver::Options& options,
   of_region.min_radius = options.min_trust_region_radius;
   of_region.gradient_tolerance = options.gradient_tolerance;
   of_region.jacobi_scaling = options.jacobi_scaling;
+  int32_t stop = 0;
+  of_region.stop = &stop;
+  // Before what may finish an iteration.
+  const auto finish = [&](int iteration) {
+    stop = iteration >= script.stop_iteration ? 1 : 0;
+  };
   TrustRegion region(of_region);
   size_t call = 0;
   double x = script.start;
@@ -160,11 +187,13 @@ Course CourseOfStateMachine(const ceres::Solver::Options& options,
   };
   double cost = 0.0;
   bool is_evaluated = evaluate(&at_x, &cost);
+  finish(0);
   bool goes_on = region.Begin(is_evaluated, cost, gradient_norm());
   record(true, 0);
   const double scale = region.Scale(at_x.jacobian * at_x.jacobian);
   while (goes_on) {
     const int before = count();
+    finish(region.iteration() + 1);
     const double squared_norm = at_x.jacobian * at_x.jacobian;
     const double step =
         -at_x.jacobian * at_x.residual /
@@ -270,6 +299,9 @@ TEST(TrustRegion, DecidesAsCeresOnRandomScripts) {
     options.max_trust_region_radius = 1e6;
     options.gradient_tolerance = flat > 0.0 ? 0.0 : 1e-10;
     options.min_trust_region_radius = uniform(random) < 0.2 ? 1e-5 : 1e-32;
+    if (uniform(random) < 0.2) {
+      script.stop_iteration = static_cast<int>(10 * uniform(random));
+    }
     SCOPED_TRACE(i);
     ExpectAsCeres(options, script, &endings);
     if (HasFatalFailure() || HasNonfatalFailure()) {
@@ -277,16 +309,16 @@ TEST(TrustRegion, DecidesAsCeresOnRandomScripts) {
     }
   }
   // Each ending was seen.
-  EXPECT_EQ(endings.size(), 8) << testing::PrintToString(endings);
+  EXPECT_EQ(endings.size(), 9) << testing::PrintToString(endings);
 }
 
 TEST(TrustRegion, EndsAtOnceWithoutGradientAndWithoutIterations) {
   std::map<std::string, int> endings;
   ceres::Solver::Options options = SomeOptions();
-  ExpectAsCeres(options, {{{0.0, 1.0, true}}, 1.0}, &endings);
-  ExpectAsCeres(options, {{{1.0, 0.0, true}}, 1.0}, &endings);
+  ExpectAsCeres(options, {{{0.0, 1.0, true}}}, &endings);
+  ExpectAsCeres(options, {{{1.0, 0.0, true}}}, &endings);
   options.max_num_iterations = 0;
-  ExpectAsCeres(options, {{{1.0, 1.0, true}}, 1.0}, &endings);
+  ExpectAsCeres(options, {{{1.0, 1.0, true}}}, &endings);
 }
 
 TEST(TrustRegion, DampsWithinCeressBounds) {

@@ -1,0 +1,125 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// A list of ceres::Problems as batches of windows: what they refer to, copied
+// end to end.
+
+#ifndef CERES_EXT_FRONT_BATCH_OF_PROBLEMS_H_
+#define CERES_EXT_FRONT_BATCH_OF_PROBLEMS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres/loss_function.h"
+#include "ceres/manifold.h"
+#include "ceres/problem.h"
+#include "ceres_ext/batch.h"
+#include "ceres_ext/batchable_cost_function.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+// What of a problem may be a window.
+struct ReadProblem {
+  // Why it is none; empty: it may be one.
+  std::string reason;
+  BatchModelKind kind = BatchModelKind::kOther;
+  // What residual blocks depend on: cameras and points, in the order of the
+  // problem.
+  struct Blocks {
+    std::vector<double*> values;
+    std::vector<uint8_t> is_constant;
+    std::vector<ceres::Manifold*> manifolds;
+  };
+  Blocks cameras;
+  Blocks points;
+  // Of each residual block.
+  std::vector<int32_t> camera;
+  std::vector<int32_t> point;
+  std::vector<double> observed;  // x and y
+  std::vector<const ceres::LossFunction*> losses;
+};
+
+// The problems of one kind.
+class BatchOfKind {
+ public:
+  // Those of these numbers, and of their residual blocks, one after the other,
+  // what FindChains (blocks/loss_model.h) says of the losses.
+  BatchOfKind(const std::vector<ReadProblem>& problems,
+              const std::vector<int64_t>& numbers,
+              const std::vector<const ceres::LossFunction*>& losses,
+              const std::vector<uint8_t>& ids,
+              const std::vector<double>& weights);
+  BatchOfKind(const BatchOfKind&) = delete;
+  BatchOfKind& operator=(const BatchOfKind&) = delete;
+
+  // Of each problem of the batch its place in the list.
+  const std::vector<int64_t>& numbers() const { return numbers_; }
+  const ProblemBatch* batch() const { return &batch_; }
+  // Problem k of the batch: writes what varies where the caller has it.
+  void Write(int64_t k) const;
+
+ private:
+  struct Parameters {
+    int size = 0;
+    std::vector<double> values;
+    std::vector<uint8_t> is_constant;
+    std::vector<ceres::Manifold*> manifolds;
+    std::vector<double*> places;
+    std::vector<int64_t> begin{0};
+
+    void Append(const ReadProblem::Blocks& blocks);
+    int AddTo(ArrayProblem* problem);
+    void Write(int64_t k) const;
+  };
+  // Residual blocks of one loss.
+  struct Rows {
+    ceres::LossFunction* loss = nullptr;
+    std::vector<double> observed;
+    std::vector<double> weights;
+    std::vector<int32_t> camera;
+    std::vector<int32_t> point;
+    std::vector<int64_t> begin{0};
+  };
+
+  std::vector<int64_t> numbers_;
+  Parameters cameras_;
+  Parameters points_;
+  std::vector<Rows> rows_;
+  ProblemBatch batch_;
+};
+
+class BatchOfProblems {
+ public:
+  // Reads the problems, by the threads of *context.
+  BatchOfProblems(const std::vector<ceres::Problem*>* problems,
+                  kernels::HostContext* context);
+
+  // False, with a sentence in *error, where a problem is null or would change
+  // what is another's too.
+  bool AreApart(std::string* error) const;
+  // Why problem i is no window; empty: it may be one.
+  const std::string& reason(int64_t i) const { return read_[i].reason; }
+  // Null where none is of this kind, or their losses are too many: then
+  // reason() says so.
+  std::unique_ptr<BatchOfKind> Make(BatchModelKind kind);
+
+ private:
+  // A block in memory.
+  struct Range {
+    const double* begin;
+    const double* end;
+    int64_t problem;
+    bool is_written;
+  };
+  void Read(int64_t i);
+
+  const std::vector<ceres::Problem*>& problems_;
+  std::vector<ReadProblem> read_;
+  std::vector<std::vector<Range>> ranges_;  // of each problem
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_FRONT_BATCH_OF_PROBLEMS_H_

@@ -1,0 +1,232 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/front/device_windows.h"
+
+#include <algorithm>
+
+#include "ceres_ext/solver/window/window_cuda.h"
+#include "cuda_kernels/machine/cuda_queue.h"
+
+namespace ceres_ext {
+
+using kernels::Status;
+
+template <typename Machine>
+WindowsOnMachine<Machine>::~WindowsOnMachine() {
+  if constexpr (!kIsHost<Machine>) {
+    // Makes the device current.
+    machine_->ForgetIfLost();
+    if (!machine_->context()->IsAlive()) {
+      events_.Forget();
+    }
+  }
+}
+
+template <typename Machine>
+auto WindowsOnMachine<Machine>::MakeGroups(const WindowPiece& piece)
+    -> std::vector<Group> {
+  std::vector<Group> groups;
+  for (const int64_t i : piece.windows()) {
+    const PackedWindow& window = piece.packed(i);
+    const WindowCounts& counts = window.record.counts;
+    const int num_threads = WindowThreads(counts.num_cameras);
+    auto group =
+        std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+          return g.kind == window.kind && g.has_schur == window.has_schur &&
+                 g.num_threads == num_threads;
+        });
+    if (group == groups.end()) {
+      group = groups.insert(group, Group());
+      group->kind = window.kind;
+      group->has_schur = window.has_schur;
+      group->num_threads = num_threads;
+    }
+    const int64_t team_size = TeamLayout(window.kind.num_columns,
+                                         counts.num_cameras,
+                                         counts.chunk_rows,
+                                         window.has_schur)
+                                  .size;
+    const int64_t scratch_size = WindowScratch(window.kind.camera_size,
+                                               window.kind.num_columns,
+                                               counts,
+                                               window.has_schur)
+                                     .size;
+    group->team_bytes = std::max<int64_t>(
+        group->team_bytes, team_size * static_cast<int64_t>(sizeof(double)));
+    group->scratch_size = std::max(group->scratch_size, scratch_size);
+    group->windows.push_back(i);
+  }
+  // The longest first, so that none begins when others are done.
+  for (Group& group : groups) {
+    std::stable_sort(
+        group.windows.begin(), group.windows.end(), [&](int64_t a, int64_t b) {
+          return piece.packed(a).record.counts.num_rows >
+                 piece.packed(b).record.counts.num_rows;
+        });
+  }
+  return groups;
+}
+
+template <typename Machine>
+int64_t WindowsOnMachine<Machine>::NumBlocks(
+    [[maybe_unused]] const Group& group) const {
+  if constexpr (kIsHost<Machine>) {
+    return 0;
+  } else {
+    constexpr int64_t kThreadsAtOnce = 512;  // of 128 registers
+    const int64_t per_multiprocessor =
+        std::max<int64_t>(1,
+                          std::min(kThreadsAtOnce / group.num_threads,
+                                   kMaxTeamBytes / (group.team_bytes + 1024)));
+    return std::min(
+        static_cast<int64_t>(group.windows.size()),
+        per_multiprocessor * machine_->context()->num_multiprocessors());
+  }
+}
+
+template <typename Machine>
+Status WindowsOnMachine<Machine>::SetupFlags() {
+  if constexpr (!kIsHost<Machine>) {
+    if (stop_.data() == nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(events_.Setup(1));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Upload(std::vector<int32_t>{1}, &one_));
+      CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&is_done_));
+      return machine_->AllocateResult(&stop_);
+    }
+  }
+  return {};
+}
+
+template <typename Machine>
+Status WindowsOnMachine<Machine>::Reserve(
+    [[maybe_unused]] const WindowBounds& bounds) {
+  if constexpr (kIsHost<Machine>) {
+    return {kernels::StatusCode::kUnsupported, "this build has no CUDA"};
+  } else {
+    const CurrentMachine<Machine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    // Loss chains are numbered by a byte. As many groups as there are: 5 kinds,
+    // S in one of two places, 3 numbers of threads.
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(256, &losses_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(5 * 2 * 3, &queues_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(bounds.num_problems, &records_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(bounds.input_bytes, &inputs_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(bounds.output_bytes, &outputs_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(bounds.scratch_per_multiprocessor *
+                               machine_->context()->num_multiprocessors(),
+                           &scratch_));
+    return SetupFlags();
+  }
+}
+
+template <typename Machine>
+Status WindowsOnMachine<Machine>::Start(
+    [[maybe_unused]] const TrustRegionOptions& options,
+    [[maybe_unused]] WindowPiece* piece) {
+  if constexpr (kIsHost<Machine>) {
+    return {kernels::StatusCode::kUnsupported, "this build has no CUDA"};
+  } else {
+    const CurrentMachine<Machine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    const std::vector<Group> groups = MakeGroups(*piece);
+    std::vector<WindowRecord> records;
+    int64_t scratch_size = 0;
+    for (const Group& group : groups) {
+      for (const int64_t i : group.windows) {
+        records.push_back(piece->packed(i).record);
+      }
+      scratch_size =
+          std::max(scratch_size, group.scratch_size * NumBlocks(group));
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(piece->losses(), &losses_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(records, &records_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(piece->input_bytes(), &inputs_));
+    CERES_EXT_RETURN_IF_ERROR(
+        piece->is_page_locked()
+            ? kernels::QueueCopyToDevice(inputs_.data(),
+                                         piece->inputs(),
+                                         piece->input_bytes(),
+                                         machine_->stream())
+            : machine_->Upload(
+                  piece->input_bytes(), piece->inputs(), inputs_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(piece->output_bytes(), &outputs_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(scratch_size, &scratch_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(static_cast<int64_t>(groups.size()), &queues_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->SetZero(queues_.size(), queues_.data()));
+    CERES_EXT_RETURN_IF_ERROR(SetupFlags());
+    __atomic_store_n(stop_.data(), 0, __ATOMIC_RELAXED);
+    SolveWindowsParams params;
+    params.options = options;
+    params.options.stop = stop_.data();
+    params.losses = losses_.data();
+    params.inputs = inputs_.data();
+    params.outputs = outputs_.data();
+    params.scratch = scratch_.data();
+    params.records = records_.data();
+    params.queue = queues_.data();
+    for (const Group& group : groups) {
+      params.has_schur = group.has_schur;
+      params.num_windows = static_cast<int64_t>(group.windows.size());
+      params.scratch_size = group.scratch_size;
+      CERES_EXT_RETURN_IF_ERROR(SolveWindows(group.kind,
+                                             params,
+                                             NumBlocks(group),
+                                             group.num_threads,
+                                             group.team_bytes,
+                                             machine_->stream()));
+      params.records += group.windows.size();
+      ++params.queue;
+    }
+    if (piece->is_page_locked()) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
+          piece->outputs(), outputs_.data(), piece->output_bytes()));
+      __atomic_store_n(is_done_.data(), 0, __ATOMIC_RELAXED);
+      CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
+          is_done_.data(), one_.data(), sizeof(int32_t)));
+    }
+    return events_.Record(0, machine_->stream());
+  }
+}
+
+template <typename Machine>
+bool WindowsOnMachine<Machine>::IsDone() const {
+  if constexpr (kIsHost<Machine>) {
+    return true;
+  } else {
+    const KeepCurrentDevice<Machine> keep;
+    return __atomic_load_n(is_done_.data(), __ATOMIC_ACQUIRE) != 0 ||
+           !machine_->context()->IsAlive();
+  }
+}
+
+template <typename Machine>
+Status WindowsOnMachine<Machine>::Wait([[maybe_unused]] WindowPiece* piece) {
+  if constexpr (kIsHost<Machine>) {
+    return {};
+  } else {
+    const CurrentMachine<Machine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    CERES_EXT_RETURN_IF_ERROR(events_.Wait(0));
+    return piece->is_page_locked()
+               ? Status()
+               : machine_->Download(
+                     piece->output_bytes(), outputs_.data(), piece->outputs());
+  }
+}
+
+template <typename Machine>
+void WindowsOnMachine<Machine>::Stop() {
+  __atomic_store_n(stop_.data(), 1, __ATOMIC_RELAXED);
+}
+
+template class WindowsOnMachine<DeviceMachine>;
+
+}  // namespace ceres_ext

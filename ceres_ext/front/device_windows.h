@@ -1,0 +1,94 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The windows of a piece on a device: one launch for each group of windows of
+// one kind, whose blocks take them from a queue.
+
+#ifndef CERES_EXT_FRONT_DEVICE_WINDOWS_H_
+#define CERES_EXT_FRONT_DEVICE_WINDOWS_H_
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "ceres_ext/base/machines.h"
+#include "ceres_ext/front/window_bounds.h"
+#include "ceres_ext/front/window_piece.h"
+#include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/solver/window/window.h"
+#include "ceres_ext/solver/window/window_arena.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/model/robust_loss.h"
+
+namespace ceres_ext {
+
+// A template, so that a build without CUDA leaves its body out; see
+// DeviceWindows.
+template <typename Machine>
+class WindowsOnMachine {
+ public:
+  explicit WindowsOnMachine(Machine* machine) : machine_(machine) {}
+
+  // Leaves the device current; nothing is running.
+  ~WindowsOnMachine();
+  WindowsOnMachine(const WindowsOnMachine&) = delete;
+  WindowsOnMachine& operator=(const WindowsOnMachine&) = delete;
+
+  // Takes all memory that windows within the bounds need.
+  kernels::Status Reserve(const WindowBounds& bounds);
+
+  // Sends the windows and queues their solution; the host goes on. Where the
+  // piece has page-locked memory the results come by themselves.
+  kernels::Status Start(const TrustRegionOptions& options, WindowPiece* piece);
+  // Whether they are solved, or the device has failed, so that Wait returns at
+  // once. Of a piece with page-locked memory.
+  bool IsDone() const;
+  // Waits for the solution and fetches it.
+  kernels::Status Wait(WindowPiece* piece);
+  // From any thread, after Start: each window ends with its iteration.
+  void Stop();
+
+ private:
+  // What one launch solves: windows of one kind whose blocks have the same
+  // number of threads and S in the same memory.
+  struct Group {
+    WindowKind kind;
+    bool has_schur = false;
+    int num_threads = 0;
+    int64_t team_bytes = 0;
+    int64_t scratch_size = 0;
+    std::vector<int64_t> windows;
+  };
+
+  static std::vector<Group> MakeGroups(const WindowPiece& piece);
+  // As many as are on the device at once.
+  int64_t NumBlocks(const Group& group) const;
+
+  kernels::Status SetupFlags();
+
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+  template <typename T>
+  using Result = typename Machine::template Result<T>;
+
+  Machine* const machine_;
+  Buffer<kernels::RobustLoss> losses_;
+  Buffer<WindowRecord> records_;
+  Buffer<unsigned char> inputs_;
+  Buffer<unsigned char> outputs_;
+  Buffer<double> scratch_;
+  Buffer<int32_t> queues_;
+  // Page-locked: what the host writes and what comes after the results, from a
+  // one on the device.
+  Result<int32_t> stop_;
+  Result<int32_t> is_done_;
+  Buffer<int32_t> one_;
+  std::conditional_t<kIsHost<Machine>, NoDevice, kernels::CudaEvents> events_;
+};
+
+using DeviceWindows = WindowsOnMachine<DeviceMachine>;
+extern template class WindowsOnMachine<DeviceMachine>;
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_FRONT_DEVICE_WINDOWS_H_

@@ -1,0 +1,117 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/front/window_bounds.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "ceres_ext/solver/window/window.h"
+#include "ceres_ext/solver/window/window_arena.h"
+#include "ceres_ext/solver/window/window_cuda.h"
+
+namespace ceres_ext {
+namespace {
+
+constexpr int kCameraSize = 10;
+constexpr int kColumns = 10;
+constexpr int32_t kMostCameras = kMaxWindowCameras;
+
+int32_t Clamp(int64_t n) {
+  return static_cast<int32_t>(
+      std::min<int64_t>(n, std::numeric_limits<int32_t>::max() / 2));
+}
+
+std::string Exceeds(int64_t i, int64_t n, const char* what, int64_t capacity) {
+  return "problem " + std::to_string(i) + " has " + std::to_string(n) + " " +
+         what + ", but the capacity is " + std::to_string(capacity);
+}
+
+}  // namespace
+
+WindowBounds::WindowBounds(const WindowCapacity& capacity)
+    : num_problems(capacity.num_problems), scratch_per_multiprocessor(0) {
+  WindowCounts counts;
+  counts.num_cameras = Clamp(capacity.num_cameras);
+  counts.num_points = Clamp(capacity.num_points);
+  counts.num_rows = Clamp(capacity.num_rows);
+  counts.num_chunks = counts.num_points;
+  // As WindowPacker: paddings of what is constant.
+  input_bytes = num_problems *
+                (64 + WindowInput(kCameraSize, counts, true, true).num_bytes);
+  output_bytes = num_problems * WindowOutput(kCameraSize, counts).num_bytes;
+  // S leaves the team's memory first where a point has most rows.
+  const int degree = std::min(counts.num_rows, kMaxChunkRows);
+  host_size = 0;
+  // Of each number of threads that a block may have the largest window.
+  for (const int32_t most : {2, 12, kMostCameras}) {
+    WindowCounts varying = counts;
+    varying.num_cameras = std::min(most, counts.num_cameras);
+    varying.num_constant_cameras = counts.num_cameras;
+    bool has_schur = false;
+    varying.chunk_rows =
+        ChunkRows(kColumns, varying.num_cameras, degree, &has_schur);
+    const int64_t scratch =
+        WindowScratch(kCameraSize, kColumns, varying, has_schur).size;
+    host_size = std::max(host_size, scratch + kMaxTeamBytes / 8);
+    scratch_per_multiprocessor =
+        std::max(scratch_per_multiprocessor,
+                 scratch * (512 / WindowThreads(varying.num_cameras)));
+  }
+}
+
+std::string WhyTooLarge(const ProblemBatch& batch,
+                        const WindowCapacity& capacity) {
+  if (batch.num_problems > capacity.num_problems) {
+    return "the batch has " + std::to_string(batch.num_problems) +
+           " problems, but the capacity is " +
+           std::to_string(capacity.num_problems);
+  }
+  const auto& residuals = batch.problem.residuals();
+  for (int64_t i = 0; i < batch.num_problems; ++i) {
+    const auto count = [i](const int64_t* begin) {
+      return begin[i + 1] - begin[i];
+    };
+    int64_t num_rows = 0;
+    for (size_t r = 0; r < residuals.size(); ++r) {
+      num_rows += count(batch.residual_begin[r]);
+      const auto& blocks = residuals[r].blocks;
+      // Others are no windows.
+      if (blocks.size() != 2) {
+        continue;
+      }
+      const int64_t num_cameras =
+          count(batch.parameter_begin[blocks[0].parameters]);
+      const int64_t num_points =
+          count(batch.parameter_begin[blocks[1].parameters]);
+      if (num_cameras > capacity.num_cameras) {
+        return Exceeds(i, num_cameras, "cameras", capacity.num_cameras);
+      }
+      if (num_points > capacity.num_points) {
+        return Exceeds(i, num_points, "points", capacity.num_points);
+      }
+    }
+    if (num_rows > capacity.num_rows) {
+      return Exceeds(i, num_rows, "residual blocks", capacity.num_rows);
+    }
+  }
+  return "";
+}
+
+bool IsValidCapacity(const WindowCapacity& capacity, std::string* error) {
+  // What the packer takes for a window, and 2^31 problems.
+  constexpr int64_t kMost = int64_t{1} << 24;
+  const auto is_valid = [error](const char* name, int64_t n, int64_t most) {
+    if (n < 1 || n > most) {
+      *error = std::string("WindowCapacity::") + name + " is " +
+               std::to_string(n) + ", expected 1 to " + std::to_string(most);
+    }
+    return n >= 1 && n <= most;
+  };
+  return is_valid("num_cameras", capacity.num_cameras, kMost) &&
+         is_valid("num_points", capacity.num_points, kMost) &&
+         is_valid("num_rows", capacity.num_rows, kMost) &&
+         is_valid("num_problems", capacity.num_problems, kMost) &&
+         is_valid("num_submissions", capacity.num_submissions, 1024);
+}
+
+}  // namespace ceres_ext

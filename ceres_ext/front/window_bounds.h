@@ -1,0 +1,40 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The most memory that windows of a capacity take, and what exceeds it.
+
+#ifndef CERES_EXT_FRONT_WINDOW_BOUNDS_H_
+#define CERES_EXT_FRONT_WINDOW_BOUNDS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "ceres_ext/batch.h"
+#include "ceres_ext/window_solver.h"
+
+namespace ceres_ext {
+
+// Of windows of any kind, with losses and weights.
+struct WindowBounds {
+  explicit WindowBounds(const WindowCapacity& capacity);
+
+  // Of all problems of a submission.
+  int64_t num_problems;
+  int64_t input_bytes;
+  int64_t output_bytes;
+  // Of a thread of the host that solves one, in doubles.
+  int64_t host_size;
+  // Of a device that is busy, in doubles: of blocks that share a
+  // multiprocessor.
+  int64_t scratch_per_multiprocessor;
+};
+
+// Empty, or what of the batch is too large. The batch is valid.
+std::string WhyTooLarge(const ProblemBatch& batch,
+                        const WindowCapacity& capacity);
+
+// False, with a sentence in *error, where a number is less than 1 or too large.
+bool IsValidCapacity(const WindowCapacity& capacity, std::string* error);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_FRONT_WINDOW_BOUNDS_H_

@@ -1,0 +1,109 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/front/window_piece.h"
+
+#include "ceres_ext/base/failure.h"
+#include "ceres_ext/front/batch_summary.h"
+#include "ceres_ext/solver/window/window_host.h"
+
+namespace ceres_ext {
+
+void WindowPiece::Setup(WindowPacker* packer,
+                        BatchSummary* summary,
+                        int64_t begin,
+                        int64_t end) {
+  packer_ = packer;
+  summary_ = summary;
+  begin_ = begin;
+  end_ = end;
+  packed_.resize(end - begin);
+  windows_.clear();
+  windows_.reserve(end - begin);
+  input_bytes_ = packer->input_begin(end) - packer->input_begin(begin);
+  output_bytes_ = packer->output_begin(end) - packer->output_begin(begin);
+}
+
+std::string WindowPiece::TryPack(int64_t i,
+                                 bool is_for_device,
+                                 WindowPacker::Scratch* scratch) {
+  PackedWindow& window = packed_[i - begin_];
+  WindowRecord& record = window.record;
+  record.input_begin = packer_->input_begin(i) - packer_->input_begin(begin_);
+  record.output_begin =
+      packer_->output_begin(i) - packer_->output_begin(begin_);
+  std::string reason =
+      packer_->Pack(i, scratch, inputs_ + record.input_begin, &window);
+  if (reason.empty() && is_for_device &&
+      window.kind.num_columns == kMostColumns) {
+    reason =
+        "a device does not solve windows of cameras with 10 varying columns";
+  }
+  if (reason.empty()) {
+    // Until it is solved.
+    *ResultOf(i) = WindowResult();
+  }
+  return reason;
+}
+
+void WindowPiece::Pack(int64_t i,
+                       bool is_for_device,
+                       WindowPacker::Scratch* scratch) {
+  ProblemSummary& summary = summary_->problems[i];
+  Failure failure;
+  summary.is_window = failure.Guard(false, [&] {
+    summary.path_reason = TryPack(i, is_for_device, scratch);
+    return summary.path_reason.empty();
+  });
+  if (failure.has_happened()) {
+    AssignOrShorten(failure.sentence(), &summary.path_reason);
+  }
+}
+
+void WindowPiece::ListWindows() {
+  windows_.clear();
+  for (int64_t i = begin_; i < end_; ++i) {
+    if (summary_->problems[i].is_window) {
+      windows_.push_back(i);
+    }
+  }
+}
+
+void WindowPiece::SolveOnHost(int64_t i, std::vector<double>* memory) {
+  const PackedWindow& window = packed(i);
+  Failure failure;
+  failure.Guard(false, [&] {
+    SolveWindowOnHost(window.kind,
+                      window.has_schur,
+                      *options_,
+                      window.record,
+                      losses().data(),
+                      inputs_,
+                      outputs_,
+                      memory);
+    return true;
+  });
+}
+
+void WindowPiece::Finish(int64_t i) {
+  ProblemSummary& summary = summary_->problems[i];
+  const TrustRegion& region = ResultOf(i)->region;
+  Failure failure;
+  if (region.end() <= TrustRegionEnd::kEvaluation) {
+    // ceres_ext::Solve says which observations.
+    summary.is_window = false;
+    AssignOrShorten(region.end() == TrustRegionEnd::kNone
+                        ? "there was no memory for the window"
+                        : "an evaluation of the window failed",
+                    &summary.path_reason);
+    return;
+  }
+  failure.Guard(false, [&] {
+    Summarize(region, *options_, packed(i).fixed_cost, &summary);
+    return true;
+  });
+  if (summary.IsSolutionUsable()) {
+    packer_->Unpack(i, packed(i), OutputOf(i));
+  }
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,414 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// ceres_ext.solve_batch and ceres_ext.WindowSolver.
+
+#include "ceres_ext/batch.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ceres_ext/window_solver.h"
+#include "nanobind/nanobind.h"
+#include "nanobind/stl/string.h"
+#include "nanobind/stl/vector.h"
+#include "python/src/array.h"
+#include "python/src/module.h"
+#include "python/src/options.h"
+#include "python/src/problem.h"
+
+namespace nb = nanobind;
+using namespace nanobind::literals;
+
+namespace ceres_ext::python {
+namespace {
+
+SolverOptions Prepare(const SolverOptions* given, const nb::kwargs& values) {
+  SolverOptions options = given != nullptr ? *given : SolverOptions();
+  SetOptions(values, &options);
+  options.Check();
+  return options;
+}
+
+// A batch with the arrays that it refers to.
+struct Batch {
+  ProblemBatch batch;
+  std::vector<nb::object> kept;
+  // Offsets of a problem by itself.
+  std::vector<std::vector<int64_t>> whole;
+};
+
+nb::list ListOf(const std::string& name, nb::handle object, size_t n) {
+  if (!nb::isinstance<nb::list>(object) && !nb::isinstance<nb::tuple>(object)) {
+    throw TypeError(name + ": expected a list of arrays, found " +
+                    Repr(object));
+  }
+  nb::list list(object);
+  if (list.size() != n) {
+    throw ValueError(name + ": expected " + std::to_string(n) +
+                     " arrays, found " + std::to_string(list.size()));
+  }
+  return list;
+}
+
+// Offsets of arrays with these numbers of blocks; None: there is one problem.
+void ReadOffsets(const std::string& name,
+                 nb::handle offsets,
+                 const std::vector<int64_t>& num_blocks,
+                 Batch* batch,
+                 std::vector<const int64_t*>* begin) {
+  if (offsets.is_none()) {
+    for (const int64_t n : num_blocks) {
+      batch->whole.push_back({0, n});
+      begin->push_back(batch->whole.back().data());
+    }
+    batch->batch.num_problems = 1;
+    return;
+  }
+  const nb::list list = ListOf(name, offsets, num_blocks.size());
+  for (size_t a = 0; a < num_blocks.size(); ++a) {
+    const std::string of_array = name + "[" + std::to_string(a) + "]";
+    int64_t& n = batch->batch.num_problems;
+    std::vector<int64_t> shape = {n < 0 ? kAnyLength : n + 1};
+    begin->push_back(static_cast<const int64_t*>(
+        ReadArray(of_array, list[a], "int64", ARRAY_READ, &shape)));
+    if (shape[0] == 0) {
+      throw ValueError(of_array + ": expected at least one number, found none");
+    }
+    n = shape[0] - 1;
+    batch->kept.push_back(nb::borrow(list[a]));
+  }
+}
+
+void ReadFlags(const std::string& name,
+               nb::handle flags,
+               const std::vector<int64_t>& num_blocks,
+               Batch* batch,
+               std::vector<const uint8_t*>* active) {
+  if (flags.is_none()) {
+    return;
+  }
+  const nb::list list = ListOf(name, flags, num_blocks.size());
+  for (size_t a = 0; a < num_blocks.size(); ++a) {
+    const nb::object array = list[a];
+    if (array.is_none()) {
+      active->push_back(nullptr);
+      continue;
+    }
+    std::vector<int64_t> shape = {num_blocks[a]};
+    active->push_back(static_cast<const uint8_t*>(
+        ReadArray(name + "[" + std::to_string(a) + "]",
+                  array,
+                  "bool",
+                  ARRAY_READ,
+                  &shape)));
+    batch->kept.push_back(array);
+  }
+}
+
+std::unique_ptr<Batch> MakeBatch(const Problem& problem,
+                                 nb::handle parameter_begin,
+                                 nb::handle residual_begin,
+                                 nb::handle parameter_is_active,
+                                 nb::handle residual_is_active) {
+  auto batch = std::make_unique<Batch>();
+  ProblemBatch& arrays = batch->batch;
+  arrays.problem = problem.arrays();
+  if (parameter_begin.is_none() != residual_begin.is_none()) {
+    throw ValueError(
+        "parameter_begin and residual_begin: expected both or none");
+  }
+  std::vector<int64_t> num_blocks;
+  for (const auto& parameters : arrays.problem.parameters()) {
+    num_blocks.push_back(parameters.num_blocks);
+  }
+  std::vector<int64_t> num_rows;
+  for (const auto& residuals : arrays.problem.residuals()) {
+    num_rows.push_back(residuals.num_blocks);
+  }
+  batch->whole.reserve(num_blocks.size() + num_rows.size());
+  arrays.num_problems = -1;
+  ReadOffsets("parameter_begin",
+              parameter_begin,
+              num_blocks,
+              batch.get(),
+              &arrays.parameter_begin);
+  ReadOffsets("residual_begin",
+              residual_begin,
+              num_rows,
+              batch.get(),
+              &arrays.residual_begin);
+  arrays.num_problems = arrays.num_problems < 0 ? 0 : arrays.num_problems;
+  ReadFlags("parameter_is_active",
+            parameter_is_active,
+            num_blocks,
+            batch.get(),
+            &arrays.parameter_is_active);
+  ReadFlags("residual_is_active",
+            residual_is_active,
+            num_rows,
+            batch.get(),
+            &arrays.residual_is_active);
+  return batch;
+}
+
+BatchSummary SolveProblems(Problem* problem,
+                           nb::object parameter_begin,
+                           nb::object residual_begin,
+                           const SolverOptions* given,
+                           nb::object parameter_is_active,
+                           nb::object residual_is_active,
+                           const nb::kwargs& values) {
+  const SolverOptions options = Prepare(given, values);
+  const Problem::Lock lock(problem);
+  const auto batch = MakeBatch(*problem,
+                               parameter_begin,
+                               residual_begin,
+                               parameter_is_active,
+                               residual_is_active);
+  BatchSummary summary;
+  std::string error;
+  bool is_done = false;
+  {
+    const nb::gil_scoped_release no_gil;
+    is_done = SolveBatch(options, options, &batch->batch, &summary, &error);
+  }
+  if (!is_done) {
+    throw ValueError(error);
+  }
+  return summary;
+}
+
+// Batches in flight keep their arrays.
+class Solver {
+ public:
+  Solver(int64_t num_cameras,
+         int64_t num_points,
+         int64_t num_rows,
+         int64_t num_problems,
+         int num_submissions,
+         const SolverOptions* given,
+         const nb::kwargs& values) {
+    WindowCapacity capacity;
+    capacity.num_cameras = num_cameras;
+    capacity.num_points = num_points;
+    capacity.num_rows = num_rows;
+    capacity.num_problems = num_problems;
+    capacity.num_submissions = num_submissions;
+    const SolverOptions options = Prepare(given, values);
+    std::string error;
+    {
+      const nb::gil_scoped_release no_gil;
+      solver_ = WindowSolver::Create(options, options, capacity, &error);
+    }
+    if (solver_ == nullptr) {
+      throw ValueError(error);
+    }
+  }
+  ~Solver() {
+    const nb::gil_scoped_release no_gil;
+    solver_.reset();
+  }
+  Solver(const Solver&) = delete;
+  Solver& operator=(const Solver&) = delete;
+
+  int64_t Submit(nb::object problem,
+                 nb::object parameter_begin,
+                 nb::object residual_begin,
+                 nb::object parameter_is_active,
+                 nb::object residual_is_active) {
+    auto* const of_problem = nb::cast<Problem*>(problem);
+    auto flight = std::make_unique<Flight>();
+    flight->problem = problem;
+    flight->lock = std::make_unique<Problem::Lock>(of_problem);
+    flight->batch = MakeBatch(*of_problem,
+                              parameter_begin,
+                              residual_begin,
+                              parameter_is_active,
+                              residual_is_active);
+    std::string error;
+    int64_t ticket = 0;
+    {
+      const nb::gil_scoped_release no_gil;
+      ticket = solver_->Submit(flight->batch->batch, &error);
+    }
+    if (ticket == 0) {
+      throw ValueError(error);
+    }
+    flights_[ticket] = std::move(flight);
+    return ticket;
+  }
+
+  nb::object Poll(int64_t ticket) {
+    CheckTicket(ticket);
+    BatchSummary summary;
+    WindowSolver::State state = WindowSolver::State::kUnknown;
+    {
+      const nb::gil_scoped_release no_gil;
+      state = solver_->Poll(ticket, &summary);
+    }
+    if (state != WindowSolver::State::kDone) {
+      return nb::none();
+    }
+    flights_.erase(ticket);
+    return nb::cast(std::move(summary));
+  }
+
+  BatchSummary Wait(int64_t ticket) {
+    CheckTicket(ticket);
+    BatchSummary summary;
+    bool is_done = false;
+    {
+      const nb::gil_scoped_release no_gil;
+      is_done = solver_->Wait(ticket, &summary);
+    }
+    if (!is_done) {
+      throw ValueError("ticket: another thread has taken the result of " +
+                       std::to_string(ticket));
+    }
+    flights_.erase(ticket);
+    return summary;
+  }
+
+  void Stop() { solver_->Stop(); }
+  std::string device() const { return solver_->device(); }
+
+ private:
+  struct Flight {
+    nb::object problem;
+    std::unique_ptr<Problem::Lock> lock;
+    std::unique_ptr<Batch> batch;
+  };
+
+  void CheckTicket(int64_t ticket) const {
+    if (flights_.count(ticket) == 0) {
+      throw ValueError("ticket: expected one of what is in flight, found " +
+                       std::to_string(ticket));
+    }
+  }
+
+  std::map<int64_t, std::unique_ptr<Flight>> flights_;
+  std::unique_ptr<WindowSolver> solver_;
+};
+
+void AddSummaries(nb::module_* module) {
+  nb::class_<ProblemSummary>(
+      *module, "ProblemSummary", "What became of one problem of a batch.")
+      .def_prop_ro(
+          "termination_type",
+          [](const ProblemSummary& self) {
+            return std::string(
+                ceres::TerminationTypeToString(self.termination_type));
+          },
+          "CONVERGENCE, NO_CONVERGENCE, FAILURE, or USER_SUCCESS where it was "
+          "stopped.")
+      .def_ro("message", &ProblemSummary::message, "Why the solve ended.")
+      .def_ro(
+          "initial_cost", &ProblemSummary::initial_cost, "1/2 sum rho(|r|^2)")
+      .def_ro("final_cost", &ProblemSummary::final_cost, "1/2 sum rho(|r|^2)")
+      .def_ro("fixed_cost", &ProblemSummary::fixed_cost)
+      .def_ro("num_successful_steps", &ProblemSummary::num_successful_steps)
+      .def_ro("num_unsuccessful_steps", &ProblemSummary::num_unsuccessful_steps)
+      .def_ro("latency_in_seconds",
+              &ProblemSummary::latency_in_seconds,
+              "From the call to the result.")
+      .def_ro("is_window",
+              &ProblemSummary::is_window,
+              "Whether it was solved as a window; path_reason says why not.")
+      .def_ro("path_reason", &ProblemSummary::path_reason)
+      .def("is_solution_usable",
+           &ProblemSummary::IsSolutionUsable,
+           "Whether the arrays hold a solution; else they are as they were.");
+  nb::class_<BatchSummary>(
+      *module, "BatchSummary", "What became of a batch. Times are in seconds.")
+      .def_ro("problems", &BatchSummary::problems, "A ProblemSummary each.")
+      .def_ro("device", &BatchSummary::device, "Where windows were solved.")
+      .def_ro("num_windows", &BatchSummary::num_windows)
+      .def_ro("total_time_in_seconds", &BatchSummary::total_time_in_seconds)
+      .def_ro("pack_time_in_seconds", &BatchSummary::pack_time_in_seconds)
+      .def_ro("window_time_in_seconds", &BatchSummary::window_time_in_seconds)
+      .def_ro("other_time_in_seconds", &BatchSummary::other_time_in_seconds)
+      .def_prop_ro("problems_per_second", &BatchSummary::problems_per_second)
+      .def("latency_percentile",
+           &BatchSummary::LatencyPercentile,
+           "percent"_a,
+           "Latency that so many percent of the problems do not exceed.")
+      .def("brief_report", &BatchSummary::BriefReport)
+      .def("__repr__", [](const BatchSummary& self) {
+        return "<ceres_ext.BatchSummary: " + self.BriefReport() + ">";
+      });
+}
+
+}  // namespace
+
+void AddBatch(nb::module_* module) {
+  AddSummaries(module);
+  module->def(
+      "solve_batch",
+      &SolveProblems,
+      "problem"_a,
+      "parameter_begin"_a,
+      "residual_begin"_a,
+      "options"_a.none() = nb::none(),
+      nb::kw_only(),
+      "parameter_is_active"_a.none() = nb::none(),
+      "residual_is_active"_a.none() = nb::none(),
+      "values"_a,
+      "Solves many small problems at once (docs/batch.md).\n\n"
+      "problem: the arrays of all problems, one after the other.\n"
+      "parameter_begin, residual_begin: of each call of add_parameters and of\n"
+      "add_residuals an int64 array of the first block of each problem and "
+      "the\n"
+      "number of all; so one number more than there are problems.\n"
+      "options, values: as of solve(), for each problem.\n"
+      "parameter_is_active, residual_is_active: of each call a bool array of\n"
+      "the blocks that take part, or None: all do.");
+  nb::class_<Solver>(*module,
+                     "WindowSolver",
+                     "Solves small problems as they come, in memory that is "
+                     "taken once (docs/batch.md).")
+      .def(nb::init<int64_t,
+                    int64_t,
+                    int64_t,
+                    int64_t,
+                    int,
+                    const SolverOptions*,
+                    const nb::kwargs&>(),
+           "num_cameras"_a,
+           "num_points"_a,
+           "num_rows"_a,
+           "num_problems"_a = 1,
+           "num_submissions"_a = 2,
+           "options"_a.none() = nb::none(),
+           "values"_a,
+           "num_cameras, num_points, num_rows: of a problem, at most.\n"
+           "num_problems: of a submission. num_submissions: in flight.\n"
+           "options, values: as of solve().")
+      .def(
+          "submit",
+          &Solver::Submit,
+          "problem"_a,
+          "parameter_begin"_a.none() = nb::none(),
+          "residual_begin"_a.none() = nb::none(),
+          nb::kw_only(),
+          "parameter_is_active"_a.none() = nb::none(),
+          "residual_is_active"_a.none() = nb::none(),
+          "Begins to solve a batch, arguments as of solve_batch(), or without\n"
+          "offsets one problem, and returns its ticket. The arrays are the\n"
+          "solver's until the result is taken.")
+      .def("poll",
+           &Solver::Poll,
+           "ticket"_a,
+           nb::sig("def poll(self, ticket: int) -> BatchSummary | None"),
+           "The result, or None where it is not there yet.")
+      .def("wait", &Solver::Wait, "ticket"_a, "The result.")
+      .def("stop",
+           &Solver::Stop,
+           "Ends what is in flight after its iteration, with USER_SUCCESS.")
+      .def_prop_ro("device", &Solver::device, "Where windows are solved.");
+}
+
+}  // namespace ceres_ext::python

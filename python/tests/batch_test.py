@@ -1,0 +1,135 @@
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+"""Batches of small problems, against solves one by one."""
+
+import numpy
+import pytest
+from conftest import make_problem
+
+import ceres_ext
+
+OPTIONS = {
+    "linear_solver": "AS_GIVEN",
+    "linear_solver_type": "DENSE_SCHUR",
+    "max_num_iterations": 8,
+    "device": "HOST",
+}
+
+
+def copies(bal, n):
+    """The problem n times, with other starts, as arrays and offsets."""
+    random = numpy.random.default_rng(1)
+    cameras = numpy.tile(bal.cameras, (n, 1))
+    points = numpy.tile(bal.points, (n, 1))
+    points += 1e-3 * random.standard_normal(points.shape)
+    rows = len(bal.observations)
+    which = numpy.repeat(numpy.arange(n, dtype=numpy.int32), rows)
+    camera_index = numpy.tile(bal.camera_index, n) + which * len(bal.cameras)
+    point_index = numpy.tile(bal.point_index, n) + which * len(bal.points)
+    batch = bal._replace(
+        cameras=cameras,
+        points=points,
+        camera_index=camera_index.astype(numpy.int32),
+        point_index=point_index.astype(numpy.int32),
+        observations=numpy.tile(bal.observations, (n, 1)),
+    )
+    begin = [
+        numpy.arange(n + 1, dtype=numpy.int64) * len(part)
+        for part in (bal.cameras, bal.points, bal.observations)
+    ]
+    return batch, begin[:2], begin[2:]
+
+
+def test_as_one_by_one(bal):
+    batch, parameter_begin, residual_begin = copies(bal, 3)
+    starts = batch.points.copy()
+    problem = make_problem(batch)
+    summary = ceres_ext.solve_batch(problem, parameter_begin, residual_begin, **OPTIONS)
+    assert len(summary.problems) == summary.num_windows == 3
+    assert summary.device.startswith("host")
+    assert summary.problems_per_second > 0
+    assert 0 < summary.latency_percentile(50) <= summary.latency_percentile(99)
+    assert "3 problems" in summary.brief_report()
+    points = len(bal.points)
+    for i, of_one in enumerate(summary.problems):
+        one = bal._replace(
+            cameras=bal.cameras.copy(),
+            points=starts[i * points : (i + 1) * points].copy(),
+        )
+        expected = ceres_ext.solve(make_problem(one), **OPTIONS)
+        assert of_one.is_window
+        assert of_one.is_solution_usable()
+        assert of_one.termination_type == expected.termination_type
+        assert of_one.num_successful_steps == expected.num_successful_steps
+        assert of_one.final_cost == pytest.approx(expected.final_cost, rel=1e-6)
+
+
+def test_active(bal):
+    batch, parameter_begin, residual_begin = copies(bal, 2)
+    problem = make_problem(batch)
+    active = numpy.ones(len(batch.observations), dtype=bool)
+    active[::5] = False
+    less = ceres_ext.solve_batch(
+        problem,
+        parameter_begin,
+        residual_begin,
+        max_num_iterations=0,
+        residual_is_active=[active],
+        device="HOST",
+    )
+    all_rows = ceres_ext.solve_batch(
+        problem, parameter_begin, residual_begin, max_num_iterations=0, device="HOST"
+    )
+    for a, b in zip(less.problems, all_rows.problems):
+        assert 0 < a.initial_cost < b.initial_cost
+
+
+def test_window_solver(bal):
+    batch, parameter_begin, residual_begin = copies(bal, 3)
+    again = batch._replace(cameras=batch.cameras.copy(), points=batch.points.copy())
+    one = bal._replace(cameras=bal.cameras.copy(), points=bal.points.copy())
+    expected = ceres_ext.solve_batch(
+        make_problem(batch), parameter_begin, residual_begin, **OPTIONS
+    )
+    solver = ceres_ext.WindowSolver(
+        len(bal.cameras), len(bal.points), len(bal.observations), 3, **OPTIONS
+    )
+    assert solver.device.startswith("host")
+    problem = make_problem(again)
+    first = solver.submit(problem, parameter_begin, residual_begin)
+    second = solver.submit(make_problem(one))
+    with pytest.raises(ValueError, match="being solved"):
+        ceres_ext.solve(problem)
+    summary = solver.wait(first)
+    assert (again.points == batch.points).all()
+    assert [p.final_cost for p in summary.problems] == [
+        p.final_cost for p in expected.problems
+    ]
+    while (summary := solver.poll(second)) is None:
+        pass
+    assert summary.problems[0].is_window
+    with pytest.raises(ValueError, match="ticket"):
+        solver.wait(second)
+    # What is left in flight ends with the solver.
+    solver.submit(problem, parameter_begin, residual_begin)
+    solver.stop()
+
+
+def test_refusals(bal):
+    batch, parameter_begin, residual_begin = copies(bal, 2)
+    problem = make_problem(batch)
+    with pytest.raises(ValueError, match="expected 2 arrays, found 1"):
+        ceres_ext.solve_batch(problem, parameter_begin[:1], residual_begin)
+    with pytest.raises(TypeError, match="parameter_begin: expected a list"):
+        ceres_ext.solve_batch(problem, 3, residual_begin)
+    with pytest.raises(TypeError, match="int64"):
+        ceres_ext.solve_batch(
+            problem, [b.astype(numpy.int32) for b in parameter_begin], residual_begin
+        )
+    with pytest.raises(ValueError, match="another problem's"):
+        shifted = [parameter_begin[0] + numpy.array([0, 1, 0]), parameter_begin[1]]
+        ceres_ext.solve_batch(problem, shifted, residual_begin)
+    with pytest.raises(ValueError, match="num_cameras is 0"):
+        ceres_ext.WindowSolver(0, 1, 1)
+    solver = ceres_ext.WindowSolver(3, 1000, 10000, 2, **OPTIONS)
+    with pytest.raises(ValueError, match="has 20 cameras, but the capacity is 3"):
+        solver.submit(problem, parameter_begin, residual_begin)

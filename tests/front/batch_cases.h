@@ -1,0 +1,168 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Batches of bundle adjustment problems of which something is constant, left
+// out or weighted. With CERES_EXT_TEST_ON_CUDA they are a device's.
+#ifndef CERES_EXT_TESTS_FRONT_BATCH_CASES_H_
+#define CERES_EXT_TESTS_FRONT_BATCH_CASES_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "bal_test_problem.h"
+#include "ceres/loss_function.h"
+#include "ceres/manifold.h"
+#include "ceres/solver.h"
+#include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/batch.h"
+#include "ceres_ext/options.h"
+
+namespace ceres_ext {
+
+// A problem and what of it is constant or left out.
+struct Case {
+  BalTestProblem problem;
+  std::vector<uint8_t> camera_is_constant;
+  std::vector<uint8_t> point_is_constant;
+  std::vector<uint8_t> row_is_active;
+  std::vector<double> weights;
+  ceres::Manifold* manifold = nullptr;  // of the cameras
+};
+
+inline Case MakeCase(int num_cameras,
+                     int num_points,
+                     int views_per_point,
+                     int camera_size,
+                     unsigned seed) {
+  Case one;
+  one.problem = MakeBalTestProblem(
+      num_cameras, num_points, views_per_point, camera_size, seed);
+  one.camera_is_constant.assign(num_cameras, 0);
+  one.point_is_constant.assign(num_points, 0);
+  one.row_is_active.assign(one.problem.camera_id.size(), 1);
+  one.weights.assign(one.problem.camera_id.size(), 1.0);
+  return one;
+}
+
+// Cases end to end.
+struct Batch {
+  std::vector<double> cameras;
+  std::vector<double> points;
+  std::vector<int32_t> camera_id;
+  std::vector<int32_t> point_id;
+  std::vector<double> observations;
+  std::vector<double> weights;
+  std::vector<uint8_t> camera_is_constant;
+  std::vector<uint8_t> point_is_constant;
+  std::vector<uint8_t> row_is_active;
+  std::vector<ceres::Manifold*> manifolds;
+  std::vector<int64_t> camera_begin{0};
+  std::vector<int64_t> point_begin{0};
+  std::vector<int64_t> row_begin{0};
+  ProblemBatch batch;
+  int camera_size = 9;
+
+  Batch(const std::vector<Case>& cases, ceres::LossFunction* loss)
+      : camera_size(cases.empty() ? 9 : cases[0].problem.camera_size) {
+    const auto append = [](const auto& from, auto* to) {
+      to->insert(to->end(), from.begin(), from.end());
+    };
+    for (const Case& one : cases) {
+      for (size_t k = 0; k < one.problem.camera_id.size(); ++k) {
+        camera_id.push_back(static_cast<int32_t>(camera_begin.back()) +
+                            one.problem.camera_id[k]);
+        point_id.push_back(static_cast<int32_t>(point_begin.back()) +
+                           one.problem.point_id[k]);
+      }
+      append(one.problem.cameras, &cameras);
+      append(one.problem.points, &points);
+      append(one.problem.observations, &observations);
+      append(one.weights, &weights);
+      append(one.camera_is_constant, &camera_is_constant);
+      append(one.point_is_constant, &point_is_constant);
+      append(one.row_is_active, &row_is_active);
+      manifolds.resize(cameras.size() / camera_size, one.manifold);
+      camera_begin.push_back(static_cast<int64_t>(cameras.size()) /
+                             camera_size);
+      point_begin.push_back(static_cast<int64_t>(points.size()) / 3);
+      row_begin.push_back(static_cast<int64_t>(camera_id.size()));
+    }
+    ArrayProblem::Parameters of_cameras;
+    of_cameras.values = cameras.data();
+    of_cameras.num_blocks = camera_begin.back();
+    of_cameras.size = camera_size;
+    of_cameras.manifolds = manifolds.data();
+    of_cameras.is_constant = camera_is_constant.data();
+    ArrayProblem::Parameters of_points;
+    of_points.values = points.data();
+    of_points.num_blocks = point_begin.back();
+    of_points.size = 3;
+    of_points.is_constant = point_is_constant.data();
+    const int c = batch.problem.AddParameters(of_cameras);
+    const int p = batch.problem.AddParameters(of_points);
+    const std::vector<ArrayProblem::Index> blocks = {{c, camera_id.data()},
+                                                     {p, point_id.data()}};
+    if (camera_size == 9) {
+      batch.problem.AddResiduals<BalReprojectionError>(
+          row_begin.back(), observations.data(), blocks, loss, weights.data());
+    } else {
+      batch.problem.AddResiduals<BalQuaternionReprojectionError>(
+          row_begin.back(), observations.data(), blocks, loss, weights.data());
+    }
+    batch.num_problems = static_cast<int64_t>(cases.size());
+    batch.parameter_begin = {camera_begin.data(), point_begin.data()};
+    batch.residual_begin = {row_begin.data()};
+    batch.residual_is_active = {row_is_active.data()};
+  }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  std::vector<double> ValuesOf(int i) const {
+    std::vector<double> values(
+        cameras.begin() + camera_begin[i] * camera_size,
+        cameras.begin() + camera_begin[i + 1] * camera_size);
+    values.insert(values.end(),
+                  points.begin() + point_begin[i] * 3,
+                  points.begin() + point_begin[i + 1] * 3);
+    return values;
+  }
+};
+
+inline ceres::Solver::Options SomeOptions() {
+  ceres::Solver::Options options;
+  options.linear_solver_type = ceres::DENSE_SCHUR;
+  options.max_num_iterations = 20;
+  options.num_threads = 2;
+  options.logging_type = ceres::SILENT;
+  return options;
+}
+
+inline Options OnMachine() {
+  Options ext_options;
+#ifdef CERES_EXT_TEST_ON_CUDA
+  ext_options.device = DEVICE_CUDA;
+#else
+  ext_options.device = DEVICE_HOST;
+#endif
+  return ext_options;
+}
+
+inline std::vector<Case> SomeCases(int camera_size) {
+  std::vector<Case> cases;
+  unsigned seed = 1;
+  for (const int num_cameras : {1, 2, 3, 10, 13, 25, 26}) {
+    const int views = std::min(num_cameras, 5);
+    cases.push_back(MakeCase(num_cameras,
+                             std::max(30, 10 * num_cameras),
+                             views,
+                             camera_size,
+                             ++seed));
+    // Gauge freedom is held by the first camera.
+    cases.back().camera_is_constant[0] = num_cameras > 1 ? 1 : 0;
+  }
+  return cases;
+}
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_TESTS_FRONT_BATCH_CASES_H_

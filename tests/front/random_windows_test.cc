@@ -1,0 +1,163 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Random windows against stock Ceres with DENSE_SCHUR: losses, constants,
+// weights, manifolds, rows left out, cameras and points that nothing holds.
+// With CERES_EXT_TEST_ON_CUDA on a device.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "batch_cases.h"
+#include "ceres/problem.h"
+#include "gtest/gtest.h"
+#include "random_cases.h"
+
+namespace ceres_ext {
+namespace {
+
+Case RandomCase(int camera_size, Random* random) {
+  const int num_cameras = 1 + random->Below(random->Chance(0.1) ? 30 : 8);
+  const int num_points = 1 + random->Below(60);
+  const int views =
+      1 + random->Below(std::min(num_cameras, random->Chance(0.2) ? 30 : 5));
+  Case one = MakeCase(num_cameras,
+                      num_points,
+                      views,
+                      camera_size,
+                      static_cast<unsigned>(random->Below(1 << 30)));
+  const double p_camera = random->OneOf({0.0, 0.3, 0.8});
+  const double p_point = random->OneOf({0.0, 0.1, 0.9});
+  for (uint8_t& is_constant : one.camera_is_constant) {
+    is_constant = random->Chance(p_camera) ? 1 : 0;
+  }
+  for (uint8_t& is_constant : one.point_is_constant) {
+    is_constant = random->Chance(p_point) ? 1 : 0;
+  }
+  const double p_out = random->OneOf({0.0, 0.2, 0.6});
+  for (size_t k = 0; k < one.weights.size(); ++k) {
+    one.row_is_active[k] = random->Chance(p_out) ? 0 : 1;
+    one.weights[k] = random->OneOf({0.1, 1.0, 1.0, 3.0});
+  }
+  return one;
+}
+
+std::unique_ptr<ceres::Problem> ProblemOf(Case* one,
+                                          ceres::LossFunction* loss) {
+  ceres::Problem::Options options;
+  options.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  auto problem = std::make_unique<ceres::Problem>(options);
+  BalTestProblem& bal = one->problem;
+  for (size_t k = 0; k < bal.camera_id.size(); ++k) {
+    if (one->row_is_active[k] == 0) {
+      continue;
+    }
+    const double x = bal.observations[2 * k];
+    const double y = bal.observations[2 * k + 1];
+    double* const camera = bal.camera(bal.camera_id[k]);
+    double* const point = bal.point(bal.point_id[k]);
+    problem->AddResidualBlock(
+        bal.camera_size == 9 ? CreateBalReprojectionError(x, y)
+                             : CreateBalReprojectionErrorQuaternion(x, y),
+        new ceres::ScaledLoss(
+            loss, one->weights[k], ceres::DO_NOT_TAKE_OWNERSHIP),
+        camera,
+        point);
+    if (one->manifold != nullptr) {
+      problem->SetManifold(camera, one->manifold);
+    }
+    if (one->camera_is_constant[bal.camera_id[k]] != 0) {
+      problem->SetParameterBlockConstant(camera);
+    }
+    if (one->point_is_constant[bal.point_id[k]] != 0) {
+      problem->SetParameterBlockConstant(point);
+    }
+  }
+  return problem;
+}
+
+// Whether rounding may decide an iteration: its change of the cost is that of
+// rounding, or at a threshold.
+bool IsNearATie(const ceres::Solver::Summary& ceres,
+                const ceres::Solver::Options& options) {
+  for (size_t i = 1; i < ceres.iterations.size(); ++i) {
+    const ceres::IterationSummary& iteration = ceres.iterations[i];
+    const double change =
+        std::abs(iteration.cost_change) / ceres.iterations[i - 1].cost;
+    const double threshold = change / options.function_tolerance;
+    if (!(change > 1e-9) || (threshold > 0.99 && threshold < 1.01) ||
+        std::abs(iteration.relative_decrease - options.min_relative_decrease) <
+            1e-6) {
+      return true;
+    }
+  }
+  return false;
+}
+
+TEST(RandomWindows, SolveAsCeres) {
+  int64_t num_windows = 0;
+  int64_t num_decided = 0;
+  ceres::HuberLoss huber(1.0);
+  ceres::CauchyLoss cauchy(2.0);
+  ceres::TukeyLoss tukey(20.0);
+  BalCameraManifold turn;
+  ceres::SubsetManifold pose(9, {6, 7, 8});
+  ForEachCase(60, [&](Random* random) {
+    const int camera_size = random->Chance(0.3) ? 10 : 9;
+    ceres::LossFunction* const loss = random->OneOf<ceres::LossFunction*>(
+        {nullptr, nullptr, &huber, &cauchy, &tukey});
+    ceres::Manifold* const manifold = camera_size == 10 ? &turn
+                                      : random->Chance(0.5)
+                                          ? static_cast<ceres::Manifold*>(&pose)
+                                          : nullptr;
+    std::vector<Case> cases;
+    for (int i = 0; i < 8; ++i) {
+      cases.push_back(RandomCase(camera_size, random));
+      cases.back().manifold = manifold;
+    }
+    ceres::Solver::Options options = SomeOptions();
+    options.max_num_iterations = random->Below(9);
+    options.jacobi_scaling = random->Chance(0.8);
+    options.initial_trust_region_radius = random->OneOf({1e-2, 1e2, 1e4});
+    Batch batch(cases, loss);
+    BatchSummary summary;
+    std::string error;
+    ASSERT_TRUE(
+        SolveBatch(options, OnMachine(), &batch.batch, &summary, &error))
+        << error;
+    for (size_t i = 0; i < cases.size(); ++i) {
+      SCOPED_TRACE(i);
+      const ProblemSummary& ours = summary.problems[i];
+      const auto problem = ProblemOf(&cases[i], loss);
+      ceres::Solver::Summary ceres;
+      ceres::Solve(options, problem.get(), &ceres);
+      num_windows += ours.is_window ? 1 : 0;
+      ASSERT_EQ(ours.IsSolutionUsable(), ceres.IsSolutionUsable())
+          << ours.message << " / " << ceres.message;
+      if (!ceres.IsSolutionUsable()) {
+        continue;
+      }
+      EXPECT_NEAR(
+          ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
+      // What a problem without freedom and noise ends with is rounding.
+      EXPECT_LE(ours.final_cost,
+                ceres.final_cost * (1.0 + 1e-6) + 1e-9 * ceres.initial_cost);
+      if (!IsNearATie(ceres, options)) {
+        ++num_decided;
+        EXPECT_EQ(ours.termination_type, ceres.termination_type)
+            << ours.message << " / " << ceres.message;
+        EXPECT_EQ(ours.num_successful_steps, ceres.num_successful_steps);
+        EXPECT_EQ(ours.num_unsuccessful_steps, ceres.num_unsuccessful_steps);
+      }
+    }
+  });
+  // Nearly all are windows and have no tie.
+  EXPECT_GT(num_windows, 0);
+  EXPECT_GT(num_decided, num_windows / 4);
+}
+
+}  // namespace
+}  // namespace ceres_ext
