@@ -643,12 +643,6 @@ class BatchSolve {
     summary.is_window = failure.Guard(false, [&] {
       summary.path_reason = packer_.Pack(
           i, scratch, piece->inputs.data() + record.input_begin, &packed_[i]);
-      if (summary.path_reason.empty() && IsOnDevice() &&
-          packed_[i].kind.num_columns == kMostColumns) {
-        summary.path_reason =
-            "a device does not solve windows of cameras with 10 varying "
-            "columns";
-      }
       if (summary.path_reason.empty()) {
         // Until it is solved.
         *ResultOf(i, piece) = WindowResult();
@@ -658,17 +652,6 @@ class BatchSolve {
     if (failure.has_happened()) {
       summary.path_reason = failure.sentence();
     }
-  }
-
-  // The kernel of this many columns is not clean under synccheck, and ends in
-  // other ways under memcheck.
-  static constexpr int kMostColumns = 10;
-  bool IsOnDevice() const {
-#ifdef CERES_EXT_WITH_CUDA
-    return pieces_[0].on_device != nullptr;
-#else
-    return false;
-#endif
   }
 
   WindowResult* ResultOf(int64_t i, Piece* piece) {

@@ -121,6 +121,10 @@ __launch_bounds__(kMaxThreads)
   if (threadIdx.x == 0) {
     new (team) BlockTeam(warps);
   }
+  // Without it the compiler threads this condition into the loop's, which is
+  // the same, and thread 0 comes to the barriers of the loop by itself: its
+  // warp does not meet again.
+  __syncthreads();
   for (;;) {
     if (threadIdx.x == 0) {
       next = atomicAdd(params.queue, 1);
