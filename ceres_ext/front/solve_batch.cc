@@ -321,15 +321,12 @@ class Bytes {
 // The windows of a piece on a device.
 class DeviceWindows {
  public:
-  // What one launch solves: windows of one kind whose blocks have the same
-  // number of threads and S in the same memory.
-  struct Group {
+  // What one launch solves.
+  struct Group : WindowGroup {
     WindowKind kind;
     bool has_schur = false;
-    int num_threads = 0;
-    int64_t team_bytes = 0;
-    int64_t scratch_size = 0;
     std::vector<int64_t> windows;
+    WindowGrid grid;
   };
 
   explicit DeviceWindows(DeviceMachine* machine) : machine_(machine) {}
@@ -351,8 +348,8 @@ class DeviceWindows {
       for (const int64_t i : group.windows) {
         records.push_back(packed[i].record);
       }
-      scratch_size =
-          std::max(scratch_size, group.scratch_size * NumBlocks(group));
+      scratch_size = std::max(scratch_size,
+                              group.grid.scratch_size * group.grid.num_teams);
     }
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(losses, &losses_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(records, &records_));
@@ -373,11 +370,11 @@ class DeviceWindows {
     params.queue = queues_.data();
     for (const Group& group : groups) {
       params.has_schur = group.has_schur;
-      params.num_windows = static_cast<int64_t>(group.windows.size());
-      params.scratch_size = group.scratch_size;
+      params.num_windows = group.num_windows;
+      params.scratch_size = group.grid.scratch_size;
       CERES_EXT_RETURN_IF_ERROR(SolveWindows(group.kind,
                                              params,
-                                             NumBlocks(group),
+                                             group.grid,
                                              group.num_threads,
                                              group.team_bytes,
                                              machine_->stream()));
@@ -395,8 +392,8 @@ class DeviceWindows {
   }
 
  private:
-  static std::vector<Group> MakeGroups(const std::vector<PackedWindow>& packed,
-                                       const std::vector<int64_t>& windows) {
+  std::vector<Group> MakeGroups(const std::vector<PackedWindow>& packed,
+                                const std::vector<int64_t>& windows) const {
     std::vector<Group> groups;
     for (const int64_t i : windows) {
       const PackedWindow& window = packed[i];
@@ -416,16 +413,24 @@ class DeviceWindows {
       const int64_t team_size = TeamLayout(window.kind.num_columns,
                                            counts.num_cameras,
                                            counts.chunk_rows,
+                                           counts.chunk_words,
                                            window.has_schur)
                                     .size;
-      const int64_t scratch_size = WindowScratch(window.kind.camera_size,
-                                                 window.kind.num_columns,
-                                                 counts,
-                                                 window.has_schur)
-                                       .size;
+      const auto scratch_size = [&](bool is_shared) {
+        return WindowScratch(window.kind.camera_size,
+                             window.kind.num_columns,
+                             counts,
+                             window.has_schur,
+                             is_shared)
+            .size;
+      };
       group->team_bytes = std::max<int64_t>(
           group->team_bytes, team_size * static_cast<int64_t>(sizeof(double)));
-      group->scratch_size = std::max(group->scratch_size, scratch_size);
+      group->scratch_size = std::max(group->scratch_size, scratch_size(false));
+      group->shared_scratch_size =
+          std::max(group->shared_scratch_size, scratch_size(true));
+      group->max_chunks = std::max(group->max_chunks, counts.num_chunks);
+      ++group->num_windows;
       group->windows.push_back(i);
     }
     // The longest first, so that none begins when others are done.
@@ -436,20 +441,10 @@ class DeviceWindows {
                          return packed[a].record.counts.num_rows >
                                 packed[b].record.counts.num_rows;
                        });
+      group.grid = ChooseGrid(
+          group.kind, group, machine_->context()->num_multiprocessors());
     }
     return groups;
-  }
-
-  // As many as are on the device at once.
-  int64_t NumBlocks(const Group& group) const {
-    constexpr int64_t kThreadsAtOnce = 512;  // of 128 registers
-    const int64_t per_multiprocessor =
-        std::max<int64_t>(1,
-                          std::min(kThreadsAtOnce / group.num_threads,
-                                   kMaxTeamBytes / (group.team_bytes + 1024)));
-    return std::min(
-        static_cast<int64_t>(group.windows.size()),
-        per_multiprocessor * machine_->context()->num_multiprocessors());
   }
 
   DeviceMachine* const machine_;
