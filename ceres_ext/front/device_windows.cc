@@ -23,7 +23,7 @@ WindowsOnMachine<Machine>::~WindowsOnMachine() {
 }
 
 template <typename Machine>
-auto WindowsOnMachine<Machine>::MakeGroups(const WindowPiece& piece)
+auto WindowsOnMachine<Machine>::MakeGroups(const WindowPiece& piece) const
     -> std::vector<Group> {
   std::vector<Group> groups;
   for (const int64_t i : piece.windows()) {
@@ -44,16 +44,24 @@ auto WindowsOnMachine<Machine>::MakeGroups(const WindowPiece& piece)
     const int64_t team_size = TeamLayout(window.kind.num_columns,
                                          counts.num_cameras,
                                          counts.chunk_rows,
+                                         counts.chunk_words,
                                          window.has_schur)
                                   .size;
-    const int64_t scratch_size = WindowScratch(window.kind.camera_size,
-                                               window.kind.num_columns,
-                                               counts,
-                                               window.has_schur)
-                                     .size;
+    const auto scratch_size = [&](bool is_shared) {
+      return WindowScratch(window.kind.camera_size,
+                           window.kind.num_columns,
+                           counts,
+                           window.has_schur,
+                           is_shared)
+          .size;
+    };
     group->team_bytes = std::max<int64_t>(
         group->team_bytes, team_size * static_cast<int64_t>(sizeof(double)));
-    group->scratch_size = std::max(group->scratch_size, scratch_size);
+    group->scratch_size = std::max(group->scratch_size, scratch_size(false));
+    group->shared_scratch_size =
+        std::max(group->shared_scratch_size, scratch_size(true));
+    group->max_chunks = std::max(group->max_chunks, counts.num_chunks);
+    ++group->num_windows;
     group->windows.push_back(i);
   }
   // The longest first, so that none begins when others are done.
@@ -63,25 +71,12 @@ auto WindowsOnMachine<Machine>::MakeGroups(const WindowPiece& piece)
           return piece.packed(a).record.counts.num_rows >
                  piece.packed(b).record.counts.num_rows;
         });
+    if constexpr (!kIsHost<Machine>) {
+      group.grid = ChooseGrid(
+          group.kind, group, machine_->context()->num_multiprocessors());
+    }
   }
   return groups;
-}
-
-template <typename Machine>
-int64_t WindowsOnMachine<Machine>::NumBlocks(
-    [[maybe_unused]] const Group& group) const {
-  if constexpr (kIsHost<Machine>) {
-    return 0;
-  } else {
-    constexpr int64_t kThreadsAtOnce = 512;  // of 128 registers
-    const int64_t per_multiprocessor =
-        std::max<int64_t>(1,
-                          std::min(kThreadsAtOnce / group.num_threads,
-                                   kMaxTeamBytes / (group.team_bytes + 1024)));
-    return std::min(
-        static_cast<int64_t>(group.windows.size()),
-        per_multiprocessor * machine_->context()->num_multiprocessors());
-  }
 }
 
 template <typename Machine>
@@ -115,10 +110,15 @@ Status WindowsOnMachine<Machine>::Reserve(
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(bounds.input_bytes, &inputs_));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(bounds.output_bytes, &outputs_));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Allocate(bounds.scratch_per_multiprocessor *
-                               machine_->context()->num_multiprocessors(),
-                           &scratch_));
+    const int64_t num_multiprocessors =
+        machine_->context()->num_multiprocessors();
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
+        std::max(
+            bounds.scratch_per_multiprocessor * num_multiprocessors,
+            std::min(bounds.shared_scratch *
+                         std::min(bounds.num_problems, num_multiprocessors / 2),
+                     kMaxSharedScratchBytes / 8)),
+        &scratch_));
     return SetupFlags();
   }
 }
@@ -139,8 +139,8 @@ Status WindowsOnMachine<Machine>::Start(
       for (const int64_t i : group.windows) {
         records.push_back(piece->packed(i).record);
       }
-      scratch_size =
-          std::max(scratch_size, group.scratch_size * NumBlocks(group));
+      scratch_size = std::max(scratch_size,
+                              group.grid.scratch_size * group.grid.num_teams);
     }
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(piece->losses(), &losses_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(records, &records_));
@@ -174,11 +174,11 @@ Status WindowsOnMachine<Machine>::Start(
     params.queue = queues_.data();
     for (const Group& group : groups) {
       params.has_schur = group.has_schur;
-      params.num_windows = static_cast<int64_t>(group.windows.size());
-      params.scratch_size = group.scratch_size;
+      params.num_windows = group.num_windows;
+      params.scratch_size = group.grid.scratch_size;
       CERES_EXT_RETURN_IF_ERROR(SolveWindows(group.kind,
                                              params,
-                                             NumBlocks(group),
+                                             group.grid,
                                              group.num_threads,
                                              group.team_bytes,
                                              machine_->stream()));

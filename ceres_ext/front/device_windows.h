@@ -16,6 +16,7 @@
 #include "ceres_ext/solver/trust_region.h"
 #include "ceres_ext/solver/window/window.h"
 #include "ceres_ext/solver/window/window_arena.h"
+#include "ceres_ext/solver/window/window_cuda.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/model/robust_loss.h"
@@ -49,20 +50,16 @@ class WindowsOnMachine {
   void Stop();
 
  private:
-  // What one launch solves: windows of one kind whose blocks have the same
-  // number of threads and S in the same memory.
-  struct Group {
+  // The windows of one launch: of one kind, whose blocks have the same number
+  // of threads and S in the same memory.
+  struct Group : WindowGroup {
     WindowKind kind;
     bool has_schur = false;
-    int num_threads = 0;
-    int64_t team_bytes = 0;
-    int64_t scratch_size = 0;
     std::vector<int64_t> windows;
+    WindowGrid grid;
   };
 
-  static std::vector<Group> MakeGroups(const WindowPiece& piece);
-  // As many as are on the device at once.
-  int64_t NumBlocks(const Group& group) const;
+  std::vector<Group> MakeGroups(const WindowPiece& piece) const;
 
   kernels::Status SetupFlags();
 

@@ -29,7 +29,9 @@ std::string Exceeds(int64_t i, int64_t n, const char* what, int64_t capacity) {
 }  // namespace
 
 WindowBounds::WindowBounds(const WindowCapacity& capacity)
-    : num_problems(capacity.num_problems), scratch_per_multiprocessor(0) {
+    : num_problems(capacity.num_problems),
+      scratch_per_multiprocessor(0),
+      shared_scratch(0) {
   WindowCounts counts;
   counts.num_cameras = Clamp(capacity.num_cameras);
   counts.num_points = Clamp(capacity.num_points);
@@ -47,11 +49,24 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
     WindowCounts varying = counts;
     varying.num_cameras = std::min(most, counts.num_cameras);
     varying.num_constant_cameras = counts.num_cameras;
-    bool has_schur = false;
-    varying.chunk_rows =
-        ChunkRows(kColumns, varying.num_cameras, degree, &has_schur);
-    const int64_t scratch =
-        WindowScratch(kCameraSize, kColumns, varying, has_schur).size;
+    const ChunkSize chunk = ChooseChunks(kColumns, varying.num_cameras, degree);
+    varying.chunk_rows = chunk.rows;
+    varying.chunk_words = chunk.words;
+    const auto size = [&](bool is_shared) {
+      return WindowScratch(
+                 kCameraSize, kColumns, varying, chunk.has_schur, is_shared)
+          .size;
+    };
+    const int64_t scratch = size(false);
+    // Of a smaller degree chunks have more rows. Two chunks next to each other
+    // have more rows, or more points, than one has room for.
+    const ChunkSize least = ChooseChunks(kColumns, varying.num_cameras, 1);
+    varying.num_chunks =
+        std::min(varying.num_points,
+                 1 + 2 * (varying.num_rows /
+                              std::max(1, std::min(chunk.rows, least.rows)) +
+                          varying.num_points / kWordPoints));
+    shared_scratch = std::max(shared_scratch, size(true));
     host_size = std::max(host_size, scratch + kMaxTeamBytes / 8);
     scratch_per_multiprocessor =
         std::max(scratch_per_multiprocessor,

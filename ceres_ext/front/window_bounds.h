@@ -26,6 +26,8 @@ struct WindowBounds {
   // Of a device that is busy, in doubles: of blocks that share a
   // multiprocessor.
   int64_t scratch_per_multiprocessor;
+  // The same of a window that several blocks share.
+  int64_t shared_scratch;
 };
 
 // Empty, or what of the batch is too large. The batch is valid.

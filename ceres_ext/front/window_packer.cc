@@ -394,10 +394,11 @@ std::string WindowPacker::Cut(Scratch* scratch,
   for (size_t p = 1; p < begin.size(); ++p) {
     max_degree = std::max(max_degree, begin[p] - begin[p - 1]);
   }
-  counts.chunk_rows = ChunkRows(window->kind.num_columns,
-                                counts.num_cameras,
-                                max_degree,
-                                &window->has_schur);
+  const ChunkSize size =
+      ChooseChunks(window->kind.num_columns, counts.num_cameras, max_degree);
+  counts.chunk_rows = size.rows;
+  counts.chunk_words = size.words;
+  window->has_schur = size.has_schur;
   if (counts.chunk_rows == 0) {
     return Sentence("a window has at most ",
                     kMaxWindowCameras,
@@ -408,7 +409,7 @@ std::string WindowPacker::Cut(Scratch* scratch,
   chunks->assign(1, 0);
   for (int32_t p = 0; p < counts.all_points(); ++p) {
     if (begin[p + 1] - begin[chunks->back()] > counts.chunk_rows ||
-        p + 1 - chunks->back() > kMaxChunkPoints) {
+        p + 1 - chunks->back() > kWordPoints * counts.chunk_words) {
       chunks->push_back(p);
     }
   }

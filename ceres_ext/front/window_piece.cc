@@ -23,9 +23,7 @@ void WindowPiece::Setup(WindowPacker* packer,
   output_bytes_ = packer->output_begin(end) - packer->output_begin(begin);
 }
 
-std::string WindowPiece::TryPack(int64_t i,
-                                 bool is_for_device,
-                                 WindowPacker::Scratch* scratch) {
+std::string WindowPiece::TryPack(int64_t i, WindowPacker::Scratch* scratch) {
   PackedWindow& window = packed_[i - begin_];
   WindowRecord& record = window.record;
   record.input_begin = packer_->input_begin(i) - packer_->input_begin(begin_);
@@ -33,11 +31,6 @@ std::string WindowPiece::TryPack(int64_t i,
       packer_->output_begin(i) - packer_->output_begin(begin_);
   std::string reason =
       packer_->Pack(i, scratch, inputs_ + record.input_begin, &window);
-  if (reason.empty() && is_for_device &&
-      window.kind.num_columns == kMostColumns) {
-    reason =
-        "a device does not solve windows of cameras with 10 varying columns";
-  }
   if (reason.empty()) {
     // Until it is solved.
     *ResultOf(i) = WindowResult();
@@ -45,13 +38,11 @@ std::string WindowPiece::TryPack(int64_t i,
   return reason;
 }
 
-void WindowPiece::Pack(int64_t i,
-                       bool is_for_device,
-                       WindowPacker::Scratch* scratch) {
+void WindowPiece::Pack(int64_t i, WindowPacker::Scratch* scratch) {
   ProblemSummary& summary = summary_->problems[i];
   Failure failure;
   summary.is_window = failure.Guard(false, [&] {
-    summary.path_reason = TryPack(i, is_for_device, scratch);
+    summary.path_reason = TryPack(i, scratch);
     return summary.path_reason.empty();
   });
   if (failure.has_happened()) {

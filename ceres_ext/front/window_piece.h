@@ -6,7 +6,7 @@
 //   piece.Setup(&packer, summary, begin, end);
 //   piece.SetMemory(inputs, outputs);  // of input_bytes() and output_bytes()
 //   // each problem i of [begin, end), on any thread
-//   piece.Pack(i, is_for_device, &scratch);
+//   piece.Pack(i, &scratch);
 //   piece.ListWindows();
 //   // each of windows(), by a device (device_windows.h) or
 //   piece.SolveOnHost(i, &memory);
@@ -67,7 +67,7 @@ class WindowPiece {
 
   // Reads problem i; its summary says whether it is a window, or why not.
   // Throws nothing.
-  void Pack(int64_t i, bool is_for_device, WindowPacker::Scratch* scratch);
+  void Pack(int64_t i, WindowPacker::Scratch* scratch);
   // What Pack has made windows of.
   void ListWindows();
   void Clear() { windows_.clear(); }
@@ -92,19 +92,13 @@ class WindowPiece {
   bool is_page_locked() const { return is_page_locked_; }
 
  private:
-  // The kernel of this many columns is not clean under synccheck, and ends in
-  // other ways under memcheck.
-  static constexpr int kMostColumns = 10;
-
   unsigned char* OutputOf(int64_t i) {
     return outputs_ + packed(i).record.output_begin;
   }
   WindowResult* ResultOf(int64_t i) {
     return reinterpret_cast<WindowResult*>(OutputOf(i));
   }
-  std::string TryPack(int64_t i,
-                      bool is_for_device,
-                      WindowPacker::Scratch* scratch);
+  std::string TryPack(int64_t i, WindowPacker::Scratch* scratch);
 
   const TrustRegionOptions* const options_;
   WindowPacker* packer_ = nullptr;

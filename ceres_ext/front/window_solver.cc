@@ -400,7 +400,7 @@ class WindowSolver::Impl {
     std::vector<WindowPacker::Scratch> scratch(context_.num_threads());
     context_.ParallelFor(n, 1, [&](int64_t begin, int64_t end, int slot) {
       for (int64_t i = begin; i < end; ++i) {
-        lane->piece.Pack(i, /*is_for_device=*/true, &scratch[slot]);
+        lane->piece.Pack(i, &scratch[slot]);
       }
     });
     lane->piece.ListWindows();
@@ -533,7 +533,7 @@ class WindowSolver::Impl {
     failure.Guard(false, [&] {
       // Not one that was no window before.
       if (summary.is_window) {
-        lane->piece.Pack(i, /*is_for_device=*/false, &workspace->scratch);
+        lane->piece.Pack(i, &workspace->scratch);
       }
       if (summary.is_window) {
         lane->piece.SolveOnHost(i, &workspace->memory);

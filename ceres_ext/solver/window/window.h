@@ -4,9 +4,10 @@
 // start to end (window_solve.h). Its cameras are BAL's, all of one kind.
 //
 // Cameras and points that vary are numbered first, then constant ones. Rows are
-// sorted by point. A *chunk* is a run of points whose rows fit into the team's
+// sorted by point. A *chunk* is a run of points whose rows fit into a block's
 // memory together; the chunks of a window depend on the window alone, so that
-// its bits do too.
+// its bits do too. The points of a chunk that a camera sees are a mask of
+// chunk_words words.
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_H_
 
@@ -38,7 +39,8 @@ struct WindowCounts {
   int32_t num_constant_points = 0;
   int32_t num_rows = 0;
   int32_t num_chunks = 0;
-  int32_t chunk_rows = 0;  // a chunk has no more
+  int32_t chunk_rows = 0;   // a chunk has no more
+  int32_t chunk_words = 1;  // nor more points than 64 times this
 
   CERES_EXT_HOST_DEVICE int32_t all_cameras() const {
     return num_cameras + num_constant_cameras;
@@ -48,13 +50,16 @@ struct WindowCounts {
   }
 };
 
-// Points of a chunk: the bits of a mask.
-inline constexpr int kMaxChunkPoints = 64;
+inline constexpr int kWordPoints = 64;  // the bits of a mask's word
 inline constexpr int kMaxChunkRows = 512;
 // Cameras that vary; with more other solvers are faster.
 inline constexpr int kMaxWindowCameras = 128;
-// What a team of a device has, in bytes: 227 KB less what a kernel declares.
-inline constexpr int64_t kMaxTeamBytes = 227 * 1024 - 1024;
+// What a block of a device has for Head (window_cuda.cu.cc).
+inline constexpr int64_t kHeadBytes = 1024;
+// And for the rest.
+inline constexpr int64_t kMaxTeamBytes = 227 * 1024 - kHeadBytes;
+// Columns of S that a panel has at most where S is in main memory.
+inline constexpr int kMaxPanelColumns = 48;
 
 // Doubles of a row in a chunk: Jc 2 x columns, Jp 2 x 3, r and r' of 2; odd,
 // so that equal places of neighbours are in different banks.
@@ -65,7 +70,7 @@ CERES_EXT_HOST_DEVICE constexpr int64_t PackedTriangle(int64_t n) {
   return n * (n + 1) / 2;
 }
 
-// Of the memory of a team, in doubles: where each array begins.
+// Of the memory of a block, in doubles: where each array begins.
 struct TeamLayout {
   static constexpr int kState = 15;  // CameraState<double>
   static constexpr int kLocal = 9;
@@ -73,23 +78,41 @@ struct TeamLayout {
   CERES_EXT_HOST_DEVICE TeamLayout(int num_columns,
                                    int num_cameras,
                                    int chunk_rows,
+                                   int chunk_words,
                                    bool has_schur) {
     const int64_t n = int64_t{num_columns} * num_cameras;
+    const int64_t points = int64_t{kWordPoints} * chunk_words;
     int64_t end = 0;
     region = Take((sizeof(TrustRegion) + 7) / 8 + 1, &end);
     states = Take(int64_t{kState} * num_cameras, &end);
     rotation_maps = Take(int64_t{12} * num_cameras, &end);
     squared_norms = Take(n, &end);
     gradient = Take(n, &end);
-    masks = Take(num_cameras, &end);
-    table = Take(int64_t{kMaxChunkPoints / 4} * num_cameras, &end);
-    factors = Take(9 * kMaxChunkPoints, &end);
-    // What a step takes is there when no chunk is.
+    masks = Take(int64_t{chunk_words} * num_cameras, &end);
+    table = Take(points / 4 * num_cameras, &end);
+    factors = Take(9 * points, &end);
+    // A chunk, a panel of S, and what a step takes are never there at once.
     const int64_t of_chunk = int64_t{WindowRowSize(num_columns)} * chunk_rows;
     const int64_t of_step = int64_t{kState + kLocal} * num_cameras;
-    rows = Take(of_chunk > of_step ? of_chunk : of_step, &end);
+    int64_t of_all = of_chunk > of_step ? of_chunk : of_step;
+    // Columns of a panel follow each other; odd, as rows of a chunk are.
+    panel_stride = (n + 1) | 1;
+    panel_cameras = 0;
+    if (!has_schur) {
+      const int64_t room = kMaxTeamBytes / 8 - end;
+      for (int cameras = 1; cameras * num_columns <= kMaxPanelColumns;
+           ++cameras) {
+        const int64_t of_panel = panel_stride * num_columns * cameras;
+        if (cameras == 1 || of_panel <= room) {
+          panel_cameras = cameras;
+          of_all = of_panel > of_all ? of_panel : of_all;
+        }
+      }
+    }
+    rows = Take(of_all, &end);
     new_states = rows;
     local_steps = rows + int64_t{kState} * num_cameras;
+    panel = rows;
     // With the right-hand side as its last row.
     schur = has_schur ? Take(PackedTriangle(n + 1), &end) : -1;
     size = end;
@@ -106,8 +129,11 @@ struct TeamLayout {
   int64_t rows;
   int64_t new_states;
   int64_t local_steps;
+  int64_t panel;
+  int64_t panel_stride;
   int64_t schur;
   int64_t size;
+  int32_t panel_cameras;  // 0: S is in the block's memory.
 
  private:
   CERES_EXT_HOST_DEVICE static int64_t Take(int64_t n, int64_t* end) {
@@ -117,28 +143,45 @@ struct TeamLayout {
   }
 };
 
-// Rows that a chunk has room for, and whether S is in the team's memory with
-// it; 0: the window is too large. max_degree: the most rows of a point.
-inline int ChunkRows(int num_columns,
-                     int num_cameras,
-                     int max_degree,
-                     bool* has_schur) {
+struct ChunkSize {
+  int rows = 0;  // 0: the window is too large.
+  int words = 1;
+  bool has_schur = false;  // S is in a block's memory beside a chunk.
+};
+
+// What a chunk has room for. max_degree: the most rows of a point.
+inline ChunkSize ChooseChunks(int num_columns,
+                              int num_cameras,
+                              int max_degree) {
   constexpr int64_t kBytes = sizeof(double);
-  const int wanted = std::max(max_degree, num_cameras <= 12 ? 280 : 320);
+  ChunkSize size;
   if (num_cameras > kMaxWindowCameras || max_degree > kMaxChunkRows) {
-    return 0;
+    return size;
   }
   for (const bool schur : {true, false}) {
-    const int64_t fixed =
-        TeamLayout(num_columns, num_cameras, 0, schur).size * kBytes;
-    const int64_t rows =
-        (kMaxTeamBytes - fixed) / (WindowRowSize(num_columns) * kBytes);
-    if (rows >= std::max(max_degree, 32)) {
-      *has_schur = schur;
-      return static_cast<int>(std::min<int64_t>(rows, wanted));
+    // Where S is in main memory a chunk that is larger goes there less often.
+    size.words = schur ? 1 : 2;
+    const int wanted = !schur ? kMaxChunkRows : num_cameras <= 12 ? 256 : 320;
+    const int64_t begin =
+        TeamLayout(num_columns, num_cameras, 0, size.words, schur).rows;
+    const int64_t of_schur =
+        schur ? PackedTriangle(int64_t{num_columns} * num_cameras + 1) : 0;
+    const int64_t rows = (kMaxTeamBytes / kBytes - begin - of_schur) /
+                         WindowRowSize(num_columns);
+    if (rows < std::max(max_degree, 32)) {
+      continue;
+    }
+    size.rows =
+        static_cast<int>(std::min<int64_t>(rows, std::max(max_degree, wanted)));
+    size.has_schur = schur;
+    if (TeamLayout(num_columns, num_cameras, size.rows, size.words, schur)
+                .size *
+            kBytes <=
+        kMaxTeamBytes) {
+      return size;
     }
   }
-  return 0;
+  return ChunkSize();
 }
 
 struct WindowResult {
@@ -166,26 +209,52 @@ struct Window {
 // Of the scratch of a window in main memory, in doubles.
 struct WindowScratch {
   static constexpr int kRecord = 15;  // candidate 3, scale 3, L 6, L^-1 g 3
+  static constexpr int kItem = 4;     // model, cost, |x|^2 and |step|^2
+  // What blocks of a team tell each other: a number, then kValues of each block
+  // twice, by turns.
+  static constexpr int kValues = 3;
+  static constexpr int kMaxBlocks = 16;
 
+  // is_shared: several blocks solve it. Then a chunk has its part of S, the
+  // gradient and squared norms of columns, and rows and points have what is
+  // summed in the order of one block.
   CERES_EXT_HOST_DEVICE WindowScratch(int camera_size,
                                       int num_columns,
                                       const WindowCounts& counts,
-                                      bool has_schur) {
+                                      bool has_schur,
+                                      bool is_shared) {
     const int64_t n = int64_t{num_columns} * counts.num_cameras;
-    new_cameras = 0;
+    exchange = 0;
+    step = exchange + 1 + 2 * kValues * kMaxBlocks;
+    new_cameras = step + n;
     scales = new_cameras + int64_t{camera_size} * counts.num_cameras;
     constant_states = scales + n;
     records = constant_states +
               int64_t{TeamLayout::kState} * counts.num_constant_cameras;
     schur = records + int64_t{kRecord} * counts.num_points;
-    size = schur + (has_schur ? 0 : PackedTriangle(n + 1));
+    costs = schur + (has_schur && !is_shared ? 0 : PackedTriangle(n + 1));
+    items = costs + (is_shared ? counts.num_rows : 0);
+    chunk_masks =
+        items + (is_shared ? int64_t{kItem} * counts.all_points() : 0);
+    masks_size = int64_t{counts.chunk_words} * counts.num_cameras;
+    parts = chunk_masks + (is_shared ? masks_size * counts.num_chunks : 0);
+    part_size = PackedTriangle(n + 1) + 2 * n;
+    size = parts + (is_shared ? part_size * counts.num_chunks : 0);
   }
 
+  int64_t exchange;
+  int64_t step;
   int64_t new_cameras;
   int64_t scales;
   int64_t constant_states;
   int64_t records;
   int64_t schur;
+  int64_t costs;
+  int64_t items;
+  int64_t chunk_masks;
+  int64_t masks_size;
+  int64_t parts;
+  int64_t part_size;
   int64_t size;
 };
 

@@ -134,15 +134,16 @@ CERES_EXT_HOST_DEVICE void CopyStart(int camera_size,
   const auto* const cameras =
       reinterpret_cast<const double*>(input + at.cameras);
   const auto* const points = reinterpret_cast<const double*>(input + at.points);
-  for (int e = team->rank(); e < camera_size * record.counts.num_cameras;
-       e += team->size()) {
+  const int first = team->block() * team->size() + team->rank();
+  const int stride = team->num_blocks() * team->size();
+  for (int e = first; e < camera_size * record.counts.num_cameras;
+       e += stride) {
     window.cameras[e] = cameras[e];
   }
-  for (int e = team->rank(); e < 3 * record.counts.num_points;
-       e += team->size()) {
+  for (int e = first; e < 3 * record.counts.num_points; e += stride) {
     window.points[e] = points[e];
   }
-  team->Barrier();
+  team->Join();
 }
 
 }  // namespace ceres_ext

@@ -2,10 +2,12 @@
 
 #include "ceres_ext/solver/window/window_cuda.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <new>
 
 #include "ceres_ext/solver/window/window_solve.h"
+#include "cuda_kernels/machine/cuda_cluster.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 
 namespace ceres_ext {
@@ -15,29 +17,46 @@ using kernels::kWarpSize;
 
 // The most threads of a block: 128 registers each.
 constexpr int kMaxThreads = 512;
+constexpr int kMaxWarps = kMaxThreads / kWarpSize;
+constexpr int kValues = WindowScratch::kValues;
+constexpr int kMaxBlocks = WindowScratch::kMaxBlocks;
 
-// A thread block of whole warps.
+// A thread block of whole warps, or a cluster of such. In shared memory.
 class BlockTeam {
  public:
-  // Of 9 columns a tile takes 18 values for 9 sums, in registers.
   template <int kColumns>
   static constexpr int kTile = kColumns == 10 ? 5 : 3;
-
   template <int kTile>
   static constexpr int kWidth = kTile;
-  static constexpr bool kPairs = true;
+  template <int kTile>
+  static constexpr int kHigh = kTile == 3 ? 6 : 5;
+  // What fits into registers: of 9 columns 27 sums.
+  template <int kColumns>
+  static constexpr int kTall = kColumns == 10 ? 5 : kColumns;
   // In registers it has none, and computing is faster than main memory.
   static constexpr int kSavedRows = 0;
 
-  __device__ explicit BlockTeam(double* warps) : warps_(warps) {}
+  // exchange: the team's, in main memory (WindowScratch).
+  __device__ explicit BlockTeam(double* exchange)
+      : block_(kernels::ClusterRank()),
+        num_blocks_(kernels::ClusterSize()),
+        exchange_(exchange) {}
 
   __device__ int rank() const { return static_cast<int>(threadIdx.x); }
   __device__ int size() const { return static_cast<int>(blockDim.x); }
   __device__ void Barrier() const { __syncthreads(); }
+  __device__ int block() const { return block_; }
+  __device__ int num_blocks() const { return num_blocks_; }
+  __device__ void Join() const {
+    // The same for all threads.
+    if (num_blocks_ == 1) {
+      __syncthreads();
+    } else {
+      kernels::ClusterBarrier();
+    }
+  }
 
-  __device__ bool IsInFirstWarp() const { return threadIdx.x < kWarpSize; }
   __device__ int warp_size() const { return kWarpSize; }
-  __device__ void WarpBarrier() const { __syncwarp(); }
   __device__ static double InverseSqrt(double value) {
 #ifdef __CUDACC__
     return rsqrt(value);
@@ -46,9 +65,31 @@ class BlockTeam {
 #endif
   }
 
+  // Then the compiler loads from shared memory without asking where it is.
+  template <typename T>
+  __device__ static T* Own(T* pointer) {
+#ifdef __CUDACC__
+    __builtin_assume(__isShared(pointer));
+#endif
+    return pointer;
+  }
+
+  // The next number from a queue, the same in all blocks. Ends with a barrier
+  // of all, as it begins.
+  __device__ int32_t Next(int32_t* queue) const {
+    Join();
+    auto* const number = reinterpret_cast<int32_t*>(exchange_);
+    if (block_ == 0 && threadIdx.x == 0) {
+      *number = atomicAdd(queue, 1);
+    }
+    Join();
+    return *number;
+  }
+
   // Over the lanes by a tree, then over the warps in their order.
-  __device__ double Sum(double value) const {
-    Share(kernels::WarpSum(value));
+  __device__ double Sum(double value) {
+    const double of_warp[1] = {kernels::WarpSum(value)};
+    Share(of_warp);
     double sum = 0.0;
     for (int w = 0; w < size() / kWarpSize; ++w) {
       sum += warps_[w];
@@ -56,21 +97,50 @@ class BlockTeam {
     __syncthreads();
     return sum;
   }
-  __device__ double Max(double value) const {
+
+  template <int n>
+  __device__ void BlockMax(double (&values)[n]) {
     for (int offset = kWarpSize / 2; offset > 0; offset /= 2) {
-      value = Larger(value, __shfl_xor_sync(kernels::kFullWarp, value, offset));
+      for (double& value : values) {
+        value =
+            Larger(value, __shfl_xor_sync(kernels::kFullWarp, value, offset));
+      }
     }
-    Share(value);
-    double largest = 0.0;
-    for (int w = 0; w < size() / kWarpSize; ++w) {
-      largest = Larger(largest, warps_[w]);
+    Share(values);
+    for (int i = 0; i < n; ++i) {
+      for (int w = 0; w < size() / kWarpSize; ++w) {
+        values[i] = Larger(values[i], warps_[kMaxWarps * i + w]);
+      }
     }
     __syncthreads();
-    return largest;
   }
-  __device__ bool All(bool value) const {
-    return Max(value ? 0.0 : 1.0) == 0.0;
+
+  template <int n>
+  __device__ void Max(double (&values)[n]) {
+    static_assert(n <= kValues, "room in the exchange");
+    BlockMax(values);
+    if (num_blocks_ == 1) {
+      return;
+    }
+    // A barrier is between the second reading of one half and its next writing.
+    double* const of_blocks = exchange_ + 1 + turn_ * kValues * kMaxBlocks;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < n; ++i) {
+        of_blocks[kValues * block_ + i] = values[i];
+      }
+    }
+    Join();
+    for (int b = 0; b < num_blocks_; ++b) {
+      for (int i = 0; i < n; ++i) {
+        values[i] = Larger(values[i], of_blocks[kValues * b + i]);
+      }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      turn_ = 1 - turn_;
+    }
   }
+
   // Bits that are set are the same in any order.
   __device__ static void Or(uint64_t bits, uint64_t* to) {
     using Word = unsigned long long;  // NOLINT: as atomicOr
@@ -85,10 +155,13 @@ class BlockTeam {
   }
 
  private:
-  // A warp's value where all threads see it.
-  __device__ void Share(double value) const {
+  // Values of a warp where all threads see them.
+  template <int n>
+  __device__ void Share(const double (&values)[n]) {
     if (threadIdx.x % kWarpSize == 0) {
-      warps_[threadIdx.x / kWarpSize] = value;
+      for (int i = 0; i < n; ++i) {
+        warps_[kMaxWarps * i + threadIdx.x / kWarpSize] = values[i];
+      }
     }
     __syncthreads();
   }
@@ -97,81 +170,129 @@ class BlockTeam {
     return a != a || !(b <= a) ? (a != a ? a : b) : a;
   }
 
-  double* warps_;
+  const int block_;
+  const int num_blocks_;
+  double* const exchange_;
+  int turn_ = 0;
+  double warps_[kValues * kMaxWarps];
 };
 
-// Mapping: a block solves a window and takes the next. Only the number of the
-// next window is taken by an atomic; what a window's result is does not depend
-// on which block solves it.
+// What a block has before the team's memory: the same for all threads, so that
+// none holds it in registers of its own.
+template <typename Solve>
+struct Head {
+  alignas(8) unsigned char team[sizeof(BlockTeam)];
+  alignas(8) unsigned char solve[sizeof(Solve)];
+};
+
+// Mapping: a block, or a cluster of them, solves a window and takes the next.
+// Only the number of the next window is taken by an atomic; what a window's
+// result is does not depend on which blocks solve it, nor on how many.
 template <int kRotation, int kColumns>
 __global__ void
 #ifdef __CUDACC__
 __launch_bounds__(kMaxThreads)
 #endif
     SolveWindowsKernel(SolveWindowsParams params) {
-  CERES_EXT_DYNAMIC_SHARED(memory);
-  __shared__ double warps[kMaxThreads / kWarpSize];
-  __shared__ int32_t next;
-  // The same for all threads, so that none holds it in registers of its own.
   using Solve = WindowSolve<kRotation, kColumns, BlockTeam>;
-  __shared__ double team_storage[(sizeof(BlockTeam) + 7) / 8];
-  __shared__ double solve_storage[(sizeof(Solve) + 7) / 8];
-  auto* const team = reinterpret_cast<BlockTeam*>(team_storage);
-  auto* const solve = reinterpret_cast<Solve*>(solve_storage);
+  static_assert(sizeof(Head<Solve>) <= kHeadBytes, "room for the head");
+  CERES_EXT_DYNAMIC_SHARED(memory);
+  auto* const head = reinterpret_cast<Head<Solve>*>(memory);
+  auto* const team = reinterpret_cast<BlockTeam*>(head->team);
+  auto* const solve = reinterpret_cast<Solve*>(head->solve);
+  double* const scratch =
+      params.scratch +
+      params.scratch_size * (blockIdx.x / kernels::ClusterSize());
   if (threadIdx.x == 0) {
-    new (team) BlockTeam(warps);
+    new (team) BlockTeam(scratch);
   }
+  // Without a barrier the compiler would thread this condition into another
+  // one of the loop, and thread 0 would come to the loop's barriers by itself.
+  __syncthreads();
   for (;;) {
-    if (threadIdx.x == 0) {
-      next = atomicAdd(params.queue, 1);
-    }
-    __syncthreads();
-    const int32_t number = next;
-    __syncthreads();
+    const int32_t number = team->Next(params.queue);
     // The same for all threads.
     if (number >= params.num_windows) {
       return;
     }
     const WindowRecord record = params.records[number];
-    const Window window =
-        ViewWindow(kRotation + 6,
-                   record,
-                   params.losses,
-                   params.inputs,
-                   params.outputs,
-                   params.scratch + params.scratch_size * blockIdx.x);
+    const Window window = ViewWindow(kRotation + 6,
+                                     record,
+                                     params.losses,
+                                     params.inputs,
+                                     params.outputs,
+                                     scratch);
     CopyStart(kRotation + 6, record, params.inputs, window, team);
     if (threadIdx.x == 0) {
-      new (solve) Solve(
-          window, params.has_schur, reinterpret_cast<double*>(memory), team);
+      new (solve) Solve(window,
+                        params.has_schur,
+                        reinterpret_cast<double*>(memory + kHeadBytes),
+                        team);
     }
     __syncthreads();
-    // Ends with a barrier.
     solve->Run(params.options);
   }
 }
 
+using Kernel = void (*)(SolveWindowsParams);
+
+Kernel KernelOf(const WindowKind& kind) {
+  return kind.camera_size == 9
+             ? (kind.num_columns == 9 ? &SolveWindowsKernel<3, 9>
+                                      : &SolveWindowsKernel<3, 6>)
+         : kind.num_columns == 10 ? &SolveWindowsKernel<4, 10>
+         : kind.num_columns == 9  ? &SolveWindowsKernel<4, 9>
+                                  : &SolveWindowsKernel<4, 6>;
+}
+
 }  // namespace
+
+WindowGrid ChooseGrid(const WindowKind& kind,
+                      const WindowGroup& group,
+                      int num_multiprocessors) {
+  WindowGrid grid;
+  for (int blocks = kMaxBlocks; blocks > 1; blocks /= 2) {
+    // A cluster has a block for each chunk at most.
+    if (blocks < 2 * group.max_chunks &&
+        group.num_windows * blocks <= num_multiprocessors &&
+        group.num_windows * group.shared_scratch_size * 8 <=
+            kMaxSharedScratchBytes &&
+        kernels::CanLaunchClusters(KernelOf(kind),
+                                   group.num_windows,
+                                   blocks,
+                                   group.num_threads,
+                                   group.team_bytes + kHeadBytes)) {
+      grid.num_teams = group.num_windows;
+      grid.blocks_per_team = blocks;
+      grid.scratch_size = group.shared_scratch_size;
+      return grid;
+    }
+  }
+  const int64_t per_multiprocessor =
+      std::max<int64_t>(1,
+                        std::min<int64_t>(kMaxThreads / group.num_threads,
+                                          (kMaxTeamBytes + kHeadBytes) /
+                                              (group.team_bytes + kHeadBytes)));
+  grid.num_teams =
+      std::min(group.num_windows, per_multiprocessor * num_multiprocessors);
+  grid.scratch_size = group.scratch_size;
+  return grid;
+}
 
 kernels::Status SolveWindows(const WindowKind& kind,
                              const SolveWindowsParams& params,
-                             int64_t num_blocks,
+                             const WindowGrid& grid,
                              int num_threads,
                              int64_t team_bytes,
                              cudaStream_t stream) {
-  auto* const kernel = kind.camera_size == 9
-                           ? (kind.num_columns == 9 ? &SolveWindowsKernel<3, 9>
-                                                    : &SolveWindowsKernel<3, 6>)
-                       : kind.num_columns == 10 ? &SolveWindowsKernel<4, 10>
-                       : kind.num_columns == 9  ? &SolveWindowsKernel<4, 9>
-                                                : &SolveWindowsKernel<4, 6>;
-  return kernels::Launch("SolveWindowsKernel",
-                         kernel,
-                         num_blocks,
-                         num_threads,
-                         team_bytes,
-                         stream,
-                         params);
+  return kernels::LaunchClusters("SolveWindowsKernel",
+                                 KernelOf(kind),
+                                 grid.num_teams,
+                                 grid.blocks_per_team,
+                                 num_threads,
+                                 team_bytes + kHeadBytes,
+                                 stream,
+                                 params);
 }
 
 }  // namespace ceres_ext

@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Windows on a device: a thread block solves one and takes the next from a
-// queue, so that one launch solves all.
+// Windows on a device: a thread block, or a cluster of them where there are few
+// windows, solves one and takes the next from a queue, so that one launch
+// solves all.
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_CUDA_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_CUDA_H_
 
@@ -22,6 +23,33 @@ inline int WindowThreads(int num_cameras) {
   return num_cameras <= 2 ? 64 : num_cameras <= 12 ? 256 : 512;
 }
 
+// Windows of one kind, whose blocks have the same number of threads and S in
+// the same memory.
+struct WindowGroup {
+  int64_t num_windows = 0;
+  int num_threads = 0;
+  int32_t max_chunks = 0;
+  int64_t team_bytes = 0;    // of a block: TeamLayout
+  int64_t scratch_size = 0;  // in doubles: WindowScratch
+  int64_t shared_scratch_size = 0;
+};
+
+// Teams that work at once, each with scratch_size doubles.
+struct WindowGrid {
+  int64_t num_teams = 0;
+  int blocks_per_team = 1;
+  int64_t scratch_size = 0;
+};
+
+// Scratch of all windows that several blocks share, at most.
+inline constexpr int64_t kMaxSharedScratchBytes = int64_t{512} << 20;
+
+// As many as the current device runs at once. Several blocks share a window
+// where there are not enough windows for all multiprocessors.
+WindowGrid ChooseGrid(const WindowKind& kind,
+                      const WindowGroup& group,
+                      int num_multiprocessors);
+
 // All pointers are the device's.
 struct SolveWindowsParams {
   TrustRegionOptions options;
@@ -31,16 +59,15 @@ struct SolveWindowsParams {
   const kernels::RobustLoss* losses = nullptr;
   const unsigned char* inputs = nullptr;
   unsigned char* outputs = nullptr;
-  double* scratch = nullptr;  // scratch_size doubles a block
+  double* scratch = nullptr;  // scratch_size doubles a team
   int64_t scratch_size = 0;
   int32_t* queue = nullptr;  // 0
 };
 
-// Queues the solution of windows of one kind, in the order of their records,
-// by num_blocks blocks of num_threads threads with team_bytes of shared memory.
+// Queues the solution of windows of one kind, in the order of their records.
 kernels::Status SolveWindows(const WindowKind& kind,
                              const SolveWindowsParams& params,
-                             int64_t num_blocks,
+                             const WindowGrid& grid,
                              int num_threads,
                              int64_t team_bytes,
                              cudaStream_t stream);

@@ -20,19 +20,29 @@ class HostTeam {
 
   template <int kTile>
   static constexpr int kWidth = (kTile + 3) / 4 * 4;
-  static constexpr bool kPairs = false;
+  template <int kTile>
+  static constexpr int kHigh = 4;
+  template <int kColumns>
+  static constexpr int kTall = kColumns;
   static constexpr int kSavedRows = 16;
 
   static int rank() { return 0; }
   static int size() { return 1; }
   static void Barrier() {}
-  static bool IsInFirstWarp() { return true; }
+  static int block() { return 0; }
+  static int num_blocks() { return 1; }
+  static void Join() {}
+  template <typename T>
+  static T* Own(T* pointer) {
+    return pointer;
+  }
   static int warp_size() { return 1; }
-  static void WarpBarrier() {}
   static double InverseSqrt(double value) { return 1.0 / std::sqrt(value); }
   static double Sum(double value) { return value; }
-  static double Max(double value) { return value; }
-  static bool All(bool value) { return value; }
+  template <int n>
+  static void BlockMax(double (&)[n]) {}
+  template <int n>
+  static void Max(double (&)[n]) {}
   static void Or(uint64_t bits, uint64_t* to) { *to |= bits; }
   static int FirstBit(uint64_t bits) { return __builtin_ctzll(bits); }
 };
@@ -76,12 +86,15 @@ void SolveWindowOnHost(const WindowKind& kind,
   const int64_t size = TeamLayout(kind.num_columns,
                                   record.counts.num_cameras,
                                   record.counts.chunk_rows,
+                                  record.counts.chunk_words,
                                   has_schur)
                            .size;
-  const int64_t scratch_size =
-      WindowScratch(
-          kind.camera_size, kind.num_columns, record.counts, has_schur)
-          .size;
+  const int64_t scratch_size = WindowScratch(kind.camera_size,
+                                             kind.num_columns,
+                                             record.counts,
+                                             has_schur,
+                                             /*is_shared=*/false)
+                                   .size;
   if (static_cast<int64_t>(memory->size()) < size + scratch_size) {
     memory->resize(size + scratch_size);
   }

@@ -1,9 +1,10 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // A whole Levenberg-Marquardt solve of a window by one team: a thread block of
-// a device, or one thread of the host. The only copy of the arithmetic.
+// a device, a cluster of them, or one thread of the host. The only copy of the
+// arithmetic.
 //
-// Form, chunk by chunk, with Jacobians that never leave the team's memory:
+// Form, chunk by chunk, with Jacobians that never leave a block's memory:
 //
 //   per row    r, Jc, Jp, corrected by the loss
 //   per point  V = Jp'Jp + D^2 = L L'
@@ -17,14 +18,24 @@
 // a part of the factorisation; steps of points, the model's change, the
 // candidate's cost, and the decision (solver/trust_region.h).
 //
+// Several blocks deal out chunks and points. A chunk's part of S goes to main
+// memory, then all blocks add the parts in the order of the chunks; costs of
+// rows and points likewise, in the order in which the threads of one block
+// would have added them. So the bits do not depend on the number of blocks.
+// Cameras, decisions and the sums over them are each block's own, the same in
+// all. The first block factorises S.
+//
 // Traffic: of main memory 28 bytes a row and 24 a point in each of three
 // passes, and 120 a point for its L and step.
 //
-// What a Team has: rank() < size(), Barrier(), and, valid in all threads, Sum
-// (in one order), Max (NaN where one is) and All, which are barriers too. For
-// what is too small for all threads IsInFirstWarp, warp_size() and WarpBarrier.
-// Or on bits, FirstBit, InverseSqrt; kTile<columns>, the side of a tile of S,
-// kWidth<side>, kPairs and kSavedRows (below).
+// What a Team has: rank() < size() of a block and its Barrier(); block() <
+// num_blocks() and their Join(), a barrier of all. Valid in all threads, and
+// barriers too, Sum (of a block, in one order), BlockMax and Max (of all
+// blocks; NaN where one is). warp_size(), Or on bits, FirstBit, InverseSqrt,
+// and Own, which says that a pointer is into the block's memory.
+// kTile<columns>, the columns of a tile of S, and its rows: kTall<columns>
+// where points are added, kTile where columns of a camera are taken from it,
+// kHigh<tile> where those of a panel are. kWidth<tile> and kSavedRows (below).
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 
@@ -45,7 +56,9 @@
 #ifdef __CUDACC__
 #define CERES_EXT_WINDOW __host__ __device__
 #define CERES_EXT_WINDOW_PHASE __host__ __device__ __noinline__
+#define CERES_EXT_WINDOW_UNROLL _Pragma("unroll")
 #else
+#define CERES_EXT_WINDOW_UNROLL
 #define CERES_EXT_WINDOW __attribute__((always_inline))
 #define CERES_EXT_WINDOW_PHASE CERES_EXT_WINDOW
 #endif
@@ -63,17 +76,26 @@ class WindowSolve {
   static constexpr int kTile = Team::template kTile<kColumns>;
   // Of its rows with zeros behind, as whole vectors.
   static constexpr int kWidth = Team::template kWidth<kTile>;
+  static constexpr int kHigh = Team::template kHigh<kTile>;
+  static constexpr int kTall = Team::template kTall<kColumns>;
 
   CERES_EXT_WINDOW WindowSolve(const Window& window,
                                bool has_schur,
                                double* memory,
                                Team* team)
-      : w_(window), team_(team), n_(kColumns * window.counts.num_cameras) {
+      : w_(window),
+        team_(team),
+        n_(kColumns * window.counts.num_cameras),
+        has_schur_(has_schur),
+        is_shared_(team->num_blocks() > 1),
+        chunk_points_(kWordPoints * window.counts.chunk_words) {
     const TeamLayout at(kColumns,
                         window.counts.num_cameras,
                         window.counts.chunk_rows,
+                        window.counts.chunk_words,
                         has_schur);
-    const WindowScratch scratch(kCamera, kColumns, window.counts, has_schur);
+    const WindowScratch scratch(
+        kCamera, kColumns, window.counts, has_schur, is_shared_);
     region_ = reinterpret_cast<TrustRegion*>(memory + at.region);
     verdict_ = reinterpret_cast<int32_t*>(memory + at.states) - 2;
     states_ = reinterpret_cast<State*>(memory + at.states);
@@ -91,19 +113,31 @@ class WindowSolve {
     constant_states_ =
         reinterpret_cast<State*>(w_.scratch + scratch.constant_states);
     records_ = w_.scratch + scratch.records;
-    schur_ = has_schur ? memory + at.schur : w_.scratch + scratch.schur;
-    step_ = schur_ + At(n_, 0);
+    panel_ = memory + at.panel;
+    panel_stride_ = static_cast<int>(at.panel_stride);
+    panel_columns_ = kColumns * at.panel_cameras;
+    shared_schur_ = w_.scratch + scratch.schur;
+    schur_ = has_schur ? memory + at.schur : shared_schur_;
+    right_hand_side_ = schur_ + At(n_, 0);
+    step_ = w_.scratch + scratch.step;
+    costs_ = w_.scratch + scratch.costs;
+    items_ = w_.scratch + scratch.items;
+    chunk_masks_ =
+        reinterpret_cast<uint64_t*>(w_.scratch + scratch.chunk_masks);
+    parts_ = w_.scratch + scratch.parts;
+    part_size_ = scratch.part_size;
   }
 
   CERES_EXT_WINDOW void Run(const TrustRegionOptions& options) {
     if (team_->rank() == 0) {
       *region_ = TrustRegion(options);
     }
-    for (int i = team_->rank(); i < w_.counts.num_constant_cameras;
-         i += team_->size()) {
+    for (int i = Member(); i < w_.counts.num_constant_cameras;
+         i += NumMembers()) {
       constant_states_[i] = kernels::PrepareBalCamera<kRotation, double>(
           w_.constant_cameras + kCamera * i, nullptr);
     }
+    team_->Join();
     Prepare();
     Linearization at_x = Form(/*is_first=*/true);
     bool goes_on = Decide([&] {
@@ -111,7 +145,7 @@ class WindowSolve {
           at_x.is_evaluated, at_x.cost, at_x.gradient_max_norm);
     });
     while (goes_on) {
-      const bool is_solved = at_x.is_solvable && Factorize() && Substitute();
+      const bool is_solved = at_x.is_solvable && SolveCameras();
       Step step;
       if (is_solved) {
         step = TakeStep();
@@ -139,7 +173,7 @@ class WindowSolve {
         at_x = Form(/*is_first=*/false);
       }
     }
-    if (team_->rank() == 0) {
+    if (Member() == 0) {
       w_.result->region = *region_;
     }
     team_->Barrier();
@@ -171,7 +205,15 @@ class WindowSolve {
     return int64_t{r} * (r + 1) / 2 + c;
   }
 
-  // What rank 0 decides, in all threads.
+  // Of the threads of all blocks.
+  CERES_EXT_WINDOW int Member() const {
+    return team_->block() * team_->size() + team_->rank();
+  }
+  CERES_EXT_WINDOW int NumMembers() const {
+    return team_->num_blocks() * team_->size();
+  }
+
+  // What rank 0 decides, in all threads of the block.
   template <typename Function>
   CERES_EXT_WINDOW int32_t Decide(const Function& function) {
     if (team_->rank() == 0) {
@@ -224,8 +266,8 @@ class WindowSolve {
     team_->Barrier();
   }
 
-  // Row k's residual and Jacobians into its place of the chunk. Adds to *cost;
-  // false where a value isn't finite.
+  // Row k's residual and Jacobians into its place of the chunk, and its cost.
+  // False where a value isn't finite.
   CERES_EXT_WINDOW bool EvaluateRow(int k, double* row, double* cost) {
     const int camera = w_.camera[k];
     const int point = w_.point[k];
@@ -261,7 +303,7 @@ class WindowSolve {
     const double squared_norm = r[0] * r[0] + r[1] * r[1];
     double rho[3];
     w_.loss.Evaluate(k, squared_norm, rho);
-    *cost += 0.5 * rho[0];
+    *cost = 0.5 * rho[0];
     if (!kernels::LossCorrector::IsIdentity(rho)) {
       const kernels::LossCorrector corrector(squared_norm, rho);
       corrector.template CorrectJacobian<2, kColumns>(r, jacobian);
@@ -378,7 +420,7 @@ class WindowSolve {
     }
   }
 
-  // sum += Jc_i' (I - A_i A_j') Jc_j of a point, rows kTile a ... and columns
+  // sum += Jc_i' (I - A_i A_j') Jc_j of a point, rows kTall a ... and columns
   // kTile b ...; without I where the cameras differ. y0 and y1 have zeros
   // behind kTile.
   CERES_EXT_WINDOW static void AddPoint(const double* row_i,
@@ -401,109 +443,199 @@ class WindowSolve {
       y0[c] = m00 * j0 + m01 * j1;
       y1[c] = m10 * j0 + m11 * j1;
     }
-    for (int r = 0; r < kTile; ++r) {
-      const double x0 = row_i[kTile * a + r];
-      const double x1 = row_i[kColumns + kTile * a + r];
+    CERES_EXT_WINDOW_UNROLL
+    for (int r = 0; r < kTall; ++r) {
+      const double x0 = row_i[kTall * a + r];
+      const double x1 = row_i[kColumns + kTall * a + r];
       for (int c = 0; c < kWidth; ++c) {
         sum[r][c] += x0 * y0[c] + x1 * y1[c];
       }
     }
   }
 
-  // Adds the rows of a chunk to a tile of block (i, j) of S, i >= j.
-  CERES_EXT_WINDOW void AddTile(int i, int j, int a, int b) {
-    uint64_t points = masks_[i] & masks_[j];
-    if (points == 0) {
+  // Where the sums of a chunk go: to those of the chunks before it or, where
+  // blocks share the window, into its part.
+  struct Target {
+    double* schur;
+    double* right_hand_side;
+    double* gradient;
+    double* squared_norms;
+  };
+  CERES_EXT_WINDOW Target TargetOf(int chunk) const {
+    if (!is_shared_) {
+      return {schur_, right_hand_side_, gradient_, squared_norms_};
+    }
+    double* const part = parts_ + part_size_ * chunk;
+    double* const vectors = part + PackedTriangle(n_ + 1);
+    return {part, part + At(n_, 0), vectors, vectors + n_};
+  }
+
+  // The sum over the rows of a chunk of a tile of block (i, j) of S, i >= j.
+  CERES_EXT_WINDOW void AddTile(int i, int j, int a, int b, double* schur) {
+    double sum[kTall][kWidth] = {};
+    double y0[kWidth] = {};
+    double y1[kWidth] = {};
+    const double same = i == j ? 1.0 : 0.0;
+    const double* const rows = Team::Own(rows_);
+    const uint64_t* masks = Team::Own(masks_);
+    const uint16_t* of_i = Team::Own(table_) + chunk_points_ * i;
+    const uint16_t* of_j = Team::Own(table_) + chunk_points_ * j;
+    bool is_empty = true;
+    for (int word = 0; word < w_.counts.chunk_words; ++word) {
+      uint64_t points = masks[i] & masks[j];
+      is_empty = is_empty && points == 0;
+      while (points != 0) {
+        const int p = Team::FirstBit(points);
+        points &= points - 1;
+        AddPoint(rows + kRow * of_i[p],
+                 rows + kRow * of_j[p],
+                 same,
+                 a,
+                 b,
+                 y0,
+                 y1,
+                 sum);
+      }
+      masks += w_.counts.num_cameras;
+      of_i += kWordPoints;
+      of_j += kWordPoints;
+    }
+    if (is_empty) {
       return;
     }
-    double sum[kTile][kWidth] = {};
-    double y0[2][kWidth] = {};
-    double y1[2][kWidth] = {};
-    const double same = i == j ? 1.0 : 0.0;
-    const uint16_t* const of_i = table_ + kMaxChunkPoints * i;
-    const uint16_t* const of_j = table_ + kMaxChunkPoints * j;
-    while (points != 0) {
-      const int p = Team::FirstBit(points);
-      points &= points - 1;
-      const double* const pi = rows_ + kRow * of_i[p];
-      const double* const pj = rows_ + kRow * of_j[p];
-      if constexpr (Team::kPairs) {
-        // Two at a time, so that one's loads are there when the other is added.
-        if (points != 0) {
-          const int q = Team::FirstBit(points);
-          points &= points - 1;
-          const double* const qi = rows_ + kRow * of_i[q];
-          const double* const qj = rows_ + kRow * of_j[q];
-          AddPoint(pi, pj, same, a, b, y0[0], y1[0], sum);
-          AddPoint(qi, qj, same, a, b, y0[1], y1[1], sum);
-          continue;
-        }
-      }
-      AddPoint(pi, pj, same, a, b, y0[0], y1[0], sum);
-    }
-    const int r0 = kColumns * i + kTile * a;
+    const int r0 = kColumns * i + kTall * a;
     const int c0 = kColumns * j + kTile * b;
-    for (int r = 0; r < kTile; ++r) {
-      double* const to = schur_ + At(r0 + r, c0);
+    CERES_EXT_WINDOW_UNROLL
+    for (int r = 0; r < kTall; ++r) {
+      double* const to = schur + At(r0 + r, c0);
       for (int c = 0; c < kTile; ++c) {
         if (c0 + c <= r0 + r) {
-          to[c] += sum[r][c];
+          to[c] = is_shared_ ? sum[r][c] : to[c] + sum[r][c];
         }
       }
     }
   }
 
-  // Adds the rows of a chunk to kTile elements of camera i's right-hand side,
-  // gradient and squared norms of columns.
-  CERES_EXT_WINDOW void AddVectors(int i, int a) {
+  // The same for kTile elements of camera i's right-hand side, gradient and
+  // squared norms of columns.
+  CERES_EXT_WINDOW void AddVectors(int i, int a, const Target& to) {
     double reduced[kTile] = {};
     double gradient[kTile] = {};
     double norms[kTile] = {};
-    const uint16_t* const of_i = table_ + kMaxChunkPoints * i;
-    for (uint64_t points = masks_[i]; points != 0; points &= points - 1) {
-      const double* const row = rows_ + kRow * of_i[Team::FirstBit(points)];
-      for (int r = 0; r < kTile; ++r) {
-        const double x0 = row[kTile * a + r];
-        const double x1 = row[kColumns + kTile * a + r];
-        reduced[r] += x0 * row[kReduced] + x1 * row[kReduced + 1];
-        gradient[r] += x0 * row[kResidual] + x1 * row[kResidual + 1];
-        norms[r] += x0 * x0 + x1 * x1;
+    for (int word = 0; word < w_.counts.chunk_words; ++word) {
+      const uint16_t* const of_i =
+          Team::Own(table_) + chunk_points_ * i + kWordPoints * word;
+      for (uint64_t points =
+               Team::Own(masks_)[w_.counts.num_cameras * word + i];
+           points != 0;
+           points &= points - 1) {
+        const double* const row =
+            Team::Own(rows_) + kRow * of_i[Team::FirstBit(points)];
+        for (int r = 0; r < kTile; ++r) {
+          const double x0 = row[kTile * a + r];
+          const double x1 = row[kColumns + kTile * a + r];
+          reduced[r] += x0 * row[kReduced] + x1 * row[kReduced + 1];
+          gradient[r] += x0 * row[kResidual] + x1 * row[kResidual + 1];
+          norms[r] += x0 * x0 + x1 * x1;
+        }
       }
     }
-    const int r0 = kColumns * i + kTile * a;
     for (int r = 0; r < kTile; ++r) {
-      step_[r0 + r] -= reduced[r];
-      gradient_[r0 + r] += gradient[r];
-      squared_norms_[r0 + r] += norms[r];
+      const int c = kColumns * i + kTile * a + r;
+      if (is_shared_) {
+        to.right_hand_side[c] = reduced[r];
+        to.gradient[c] = gradient[r];
+        to.squared_norms[c] = norms[r];
+      } else {
+        to.right_hand_side[c] -= reduced[r];
+        to.gradient[c] += gradient[r];
+        to.squared_norms[c] += norms[r];
+      }
     }
   }
 
-  CERES_EXT_WINDOW_PHASE void AddTiles(bool is_last) {
+  CERES_EXT_WINDOW_PHASE void AddTiles(int chunk, bool is_last) {
     constexpr int kSide = kColumns / kTile;
+    constexpr int kTiles = kSide * (kColumns / kTall);
+    const Target to = TargetOf(chunk);
     const int num_cameras = w_.counts.num_cameras;
     const int num_vectors = num_cameras * kSide;
     // Blocks by their distance from the diagonal: neighbours in a warp have
     // about as many points.
     const int num_blocks = static_cast<int>(PackedTriangle(num_cameras));
-    const int num_tiles = is_last ? 0 : num_blocks * kSide * kSide;
+    const int num_tiles = is_last ? 0 : num_blocks * kTiles;
     for (int t = team_->rank(); t < num_tiles + num_vectors;
          t += team_->size()) {
       if (t >= num_tiles) {
-        AddVectors((t - num_tiles) / kSide, (t - num_tiles) % kSide);
+        AddVectors((t - num_tiles) / kSide, (t - num_tiles) % kSide, to);
         continue;
       }
-      const int block = t / (kSide * kSide);
-      const int tile = t % (kSide * kSide);
-      const int a = tile / kSide;
-      const int b = tile % kSide;
+      const int block = t / kTiles;
+      const int a = t % kTiles / kSide;
+      const int b = t % kSide;
       const int from_end = num_blocks - 1 - block;
       const int root = TriangularRoot(from_end);
       const int j = root - (from_end - static_cast<int>(PackedTriangle(root)));
       const int i = j + num_cameras - 1 - root;
-      if (i != j || b <= a) {
-        AddTile(i, j, a, b);
+      // On the diagonal some tiles are above it.
+      if (i != j || kTile * b < kTall * (a + 1)) {
+        AddTile(i, j, a, b, to.schur);
       }
     }
+  }
+
+  // Adds the parts of all chunks in their order: gradient and squared norms in
+  // each block, S and the right-hand side in main memory.
+  CERES_EXT_WINDOW_PHASE void AddParts(bool is_last) {
+    const int num_chunks = w_.counts.num_chunks;
+    const int64_t vectors = PackedTriangle(n_ + 1);
+    for (int c = team_->rank(); c < n_; c += team_->size()) {
+      double gradient = 0.0;
+      double norm = 0.0;
+      for (int chunk = 0; chunk < num_chunks; ++chunk) {
+        const double* const part = parts_ + part_size_ * chunk + vectors;
+        gradient += part[c];
+        norm += part[n_ + c];
+      }
+      gradient_[c] = gradient;
+      squared_norms_[c] = norm;
+    }
+    if (is_last) {
+      return;
+    }
+    const int num_cameras = w_.counts.num_cameras;
+    const int num_words = w_.counts.chunk_words;
+    for (int e = Member(); e < PackedTriangle(n_); e += NumMembers()) {
+      const int r = TriangularRoot(e);
+      const int i = r / kColumns;
+      const int j = (e - static_cast<int>(PackedTriangle(r))) / kColumns;
+      double sum = 0.0;
+      for (int chunk = 0; chunk < num_chunks; ++chunk) {
+        uint64_t common = 0;
+        for (int word = 0; word < num_words; ++word) {
+          const uint64_t* const masks =
+              chunk_masks_ + int64_t{num_cameras} * (num_words * chunk + word);
+          common |= masks[i] & masks[j];
+        }
+        // Without a common point nothing was written.
+        sum += common != 0 ? parts_[part_size_ * chunk + e] : 0.0;
+      }
+      shared_schur_[e] = sum;
+    }
+    for (int c = Member(); c < n_; c += NumMembers()) {
+      double sum = 0.0;
+      for (int chunk = 0; chunk < num_chunks; ++chunk) {
+        sum -= parts_[part_size_ * chunk + At(n_, c)];
+      }
+      shared_schur_[At(n_, c)] = sum;
+    }
+    team_->Join();
+    if (has_schur_ && team_->block() == 0) {
+      for (int e = team_->rank(); e < At(n_, n_); e += team_->size()) {
+        schur_[e] = shared_schur_[e];
+      }
+    }
+    team_->Barrier();
   }
 
   // The largest r with r (r + 1) / 2 <= t.
@@ -525,23 +657,26 @@ class WindowSolve {
   CERES_EXT_WINDOW_PHASE Linearization Form(bool is_first) {
     // Ends after this iteration: the gradient alone.
     const bool is_last = region_->IsLast();
-    for (int64_t e = team_->rank(); e < PackedTriangle(n_ + 1);
-         e += team_->size()) {
-      schur_[e] = 0.0;
-    }
-    for (int c = team_->rank(); c < n_; c += team_->size()) {
-      squared_norms_[c] = 0.0;
-      gradient_[c] = 0.0;
+    if (!is_shared_) {
+      for (int64_t e = team_->rank(); e < PackedTriangle(n_ + 1);
+           e += team_->size()) {
+        schur_[e] = 0.0;
+      }
+      for (int c = team_->rank(); c < n_; c += team_->size()) {
+        squared_norms_[c] = 0.0;
+        gradient_[c] = 0.0;
+      }
     }
     Linearization result;
     bool is_evaluated = true;
     bool is_solvable = true;
     double gradient_max = 0.0;
     double cost = 0.0;
-    for (int chunk = 0; chunk < w_.counts.num_chunks; ++chunk) {
-      for (int i = team_->rank(); i < w_.counts.num_cameras;
-           i += team_->size()) {
-        masks_[i] = 0;
+    const int num_masks = w_.counts.chunk_words * w_.counts.num_cameras;
+    for (int chunk = team_->block(); chunk < w_.counts.num_chunks;
+         chunk += team_->num_blocks()) {
+      for (int m = team_->rank(); m < num_masks; m += team_->size()) {
+        masks_[m] = 0;
       }
       team_->Barrier();
       const int first_point = w_.chunk_begin[chunk];
@@ -549,16 +684,28 @@ class WindowSolve {
       const int first_row = w_.point_begin[first_point];
       const int end_row = w_.point_begin[end_point];
       for (int k = first_row + team_->rank(); k < end_row; k += team_->size()) {
-        is_evaluated &= EvaluateRow(k, rows_ + kRow * (k - first_row), &cost);
+        double of_row;
+        is_evaluated &= EvaluateRow(k, rows_ + kRow * (k - first_row), &of_row);
+        if (is_shared_) {
+          costs_[k] = of_row;
+        } else {
+          cost += of_row;
+        }
         const int camera = w_.camera[k];
         if (camera < w_.counts.num_cameras) {
           const int p = w_.point[k] - first_point;
-          table_[kMaxChunkPoints * camera + p] =
+          table_[chunk_points_ * camera + p] =
               static_cast<uint16_t>(k - first_row);
-          Team::Or(uint64_t{1} << p, masks_ + camera);
+          Team::Or(uint64_t{1} << (p % kWordPoints),
+                   masks_ + w_.counts.num_cameras * (p / kWordPoints) + camera);
         }
       }
       team_->Barrier();
+      if (is_shared_) {
+        for (int m = team_->rank(); m < num_masks; m += team_->size()) {
+          chunk_masks_[int64_t{num_masks} * chunk + m] = masks_[m];
+        }
+      }
       const int end_varying =
           end_point < w_.counts.num_points ? end_point : w_.counts.num_points;
       for (int p = first_point + team_->rank(); p < end_varying;
@@ -579,19 +726,54 @@ class WindowSolve {
         }
       }
       team_->Barrier();
-      AddTiles(is_last);
+      AddTiles(chunk, is_last);
       team_->Barrier();
     }
-    for (int c = team_->rank(); c < n_; c += team_->size()) {
-      if (!Varies(c / kColumns, c % kColumns)) {
-        schur_[At(c, c)] = 1.0;
-        continue;
+    double worst[3] = {
+        is_evaluated ? 0.0 : 1.0, is_solvable ? 0.0 : 1.0, gradient_max};
+    team_->Max(worst);
+    if (is_shared_) {
+      AddParts(is_last);
+      cost = CostOfRows();
+    }
+    result.is_evaluated = worst[0] == 0.0;
+    result.is_solvable = worst[1] == 0.0;
+    result.cost = team_->Sum(cost);
+    result.gradient_max_norm = Damp(is_first, is_last, worst[2]);
+    return result;
+  }
+
+  // The rank's part of the cost, in the order of a block by itself.
+  CERES_EXT_WINDOW double CostOfRows() const {
+    double cost = 0.0;
+    for (int chunk = 0; chunk < w_.counts.num_chunks; ++chunk) {
+      const int first_row = w_.point_begin[w_.chunk_begin[chunk]];
+      const int end_row = w_.point_begin[w_.chunk_begin[chunk + 1]];
+      for (int k = first_row + team_->rank(); k < end_row; k += team_->size()) {
+        cost += costs_[k];
       }
+    }
+    return cost;
+  }
+
+  // S += D^2. Returns the largest change by the gradient, of which the points'
+  // is gradient_max.
+  CERES_EXT_WINDOW double Damp(bool is_first,
+                               bool is_last,
+                               double gradient_max) {
+    for (int c = team_->rank(); c < n_ && team_->block() == 0;
+         c += team_->size()) {
       if (is_first) {
         scales_[c] = region_->Scale(squared_norms_[c]);
       }
-      schur_[At(c, c)] +=
-          region_->SquaredDamping(squared_norms_[c], scales_[c]);
+      if (is_last) {
+        continue;
+      }
+      double* const diagonal = schur_ + At(c, c);
+      *diagonal = Varies(c / kColumns, c % kColumns)
+                      ? *diagonal + region_->SquaredDamping(squared_norms_[c],
+                                                            scales_[c])
+                      : 1.0;
     }
     for (int i = team_->rank(); i < w_.counts.num_cameras; i += team_->size()) {
       double minus_gradient[kColumns];
@@ -605,11 +787,9 @@ class WindowSolve {
         Largest(x[e] - moved[e], &gradient_max);
       }
     }
-    result.is_evaluated = team_->All(is_evaluated);
-    result.is_solvable = team_->All(is_solvable);
-    result.cost = team_->Sum(cost);
-    result.gradient_max_norm = team_->Max(gradient_max);
-    return result;
+    double largest[1] = {gradient_max};
+    team_->BlockMax(largest);
+    return largest[0];
   }
 
   // moved = x (+) delta of camera i.
@@ -628,158 +808,306 @@ class WindowSolve {
     }
   }
 
-  // S = L L' by panels of a camera's columns; the last row becomes L^-1 b.
-  // False where S is not positive definite.
-  CERES_EXT_WINDOW_PHASE bool Factorize() {
-    if (team_->rank() == 0) {
-      *verdict_ = 1;
+  // The step of the cameras, in step_. False where S is not positive definite
+  // or the step isn't finite.
+  CERES_EXT_WINDOW bool SolveCameras() {
+    double worst[1] = {0.0};
+    if (team_->block() == 0) {
+      worst[0] = Factorize() && Substitute() ? 0.0 : 1.0;
     }
-    for (int k0 = 0; k0 < n_; k0 += kColumns) {
-      if (team_->IsInFirstWarp() && !FactorizeDiagonal(k0) &&
-          team_->rank() == 0) {
-        *verdict_ = 0;
+    team_->Max(worst);
+    return worst[0] == 0.0;
+  }
+
+  // Elements of S in their packed triangle, or of a panel of its columns.
+  struct Packed {
+    double* schur;
+    CERES_EXT_WINDOW static constexpr int stride() { return 1; }
+    CERES_EXT_WINDOW double* To(int r, int c) const { return schur + At(r, c); }
+  };
+  struct Panel {
+    double* columns;
+    int first;
+    int num_rows;
+    CERES_EXT_WINDOW int stride() const { return num_rows; }
+    CERES_EXT_WINDOW double* To(int r, int c) const {
+      return columns + num_rows * (c - first) + (r - first);
+    }
+  };
+
+  // S = L L'; the last row becomes L^-1 b. Where S is in main memory a panel
+  // of it is factorised in the block's memory, and what is behind it updated by
+  // all of its columns at once. False where S is not positive definite.
+  CERES_EXT_WINDOW_PHASE bool Factorize() {
+    if (panel_columns_ == 0) {
+      return FactorizeColumns(Packed{schur_}, 0, n_);
+    }
+    bool is_definite = true;
+    for (int begin = 0; begin < n_; begin += panel_columns_) {
+      const int end = begin + panel_columns_ < n_ ? begin + panel_columns_ : n_;
+      const Panel panel{panel_, begin, panel_stride_};
+      CopyPanel(panel, end, /*is_back=*/false);
+      is_definite = FactorizeColumns(panel, begin, end) && is_definite;
+      CopyPanel(panel, end, /*is_back=*/true);
+      UpdateBehind(panel, end);
+    }
+    return is_definite;
+  }
+
+  // Rows begin ... n of S, a warp each.
+  CERES_EXT_WINDOW void CopyPanel(const Panel& panel, int end, bool is_back) {
+    const int lane = team_->rank() % team_->warp_size();
+    const int warp = team_->rank() / team_->warp_size();
+    for (int r = panel.first + warp; r <= n_;
+         r += team_->size() / team_->warp_size()) {
+      double* const row = schur_ + At(r, 0);
+      for (int c = panel.first + lane; c < end && c <= r;
+           c += team_->warp_size()) {
+        if (is_back) {
+          row[c] = *panel.To(r, c);
+        } else {
+          *panel.To(r, c) = row[c];
+        }
       }
-      team_->Barrier();
-      // Rows below: each solves with the diagonal block.
-      const double* diagonal[kColumns];
-      for (int c = 0; c < kColumns; ++c) {
-        diagonal[c] = schur_ + At(k0 + c, k0);
+    }
+    team_->Barrier();
+  }
+
+  // Columns begin ... end - 1, by steps of a camera's.
+  template <typename Place>
+  CERES_EXT_WINDOW bool FactorizeColumns(const Place& at, int begin, int end) {
+    bool is_definite = true;
+    for (int k0 = begin; k0 < end; k0 += kColumns) {
+      // Each thread that has a row below factorises the diagonal block itself:
+      // one barrier less, and nothing to wait for.
+      double l[PackedTriangle(kColumns)];
+      if (k0 + kColumns + team_->rank() <= n_) {
+        is_definite = FactorizeDiagonal(at, k0, l) && is_definite;
       }
       for (int r = k0 + kColumns + team_->rank(); r <= n_; r += team_->size()) {
-        double* const row = schur_ + At(r, k0);
-        double v[kColumns];
-        for (int c = 0; c < kColumns; ++c) {
-          v[c] = row[c];
-        }
-        for (int c = 0; c < kColumns; ++c) {
-          for (int t = 0; t < c; ++t) {
-            v[c] -= v[t] * diagonal[c][t];
-          }
-          v[c] *= diagonal[c][c];
-        }
-        for (int c = 0; c < kColumns; ++c) {
-          row[c] = v[c];
-        }
+        SolveRow(l, at.To(r, k0), at.stride());
       }
       team_->Barrier();
-      UpdateTrailing(k0);
+      if (team_->rank() == 0) {
+        CERES_EXT_WINDOW_UNROLL
+        for (int c = 0; c < kColumns; ++c) {
+          CERES_EXT_WINDOW_UNROLL
+          for (int t = 0; t <= c; ++t) {
+            *at.To(k0 + c, k0 + t) = l[At(c, t)];
+          }
+        }
+      }
+      UpdateTrailing(at, k0, end);
       team_->Barrier();
     }
-    const bool is_definite = *verdict_ != 0;
+    if (team_->rank() == 0) {
+      *verdict_ = is_definite ? 1 : 0;
+    }
+    team_->Barrier();
+    is_definite = *verdict_ != 0;
     team_->Barrier();
     return is_definite;
   }
 
-  // In place, by the first warp; the diagonal has 1 / L(c, c).
-  CERES_EXT_WINDOW bool FactorizeDiagonal(int k0) {
-    bool is_definite = true;
-    for (int c = 0; c < kColumns; ++c) {
-      double* const pivot = schur_ + At(k0 + c, k0 + c);
-      is_definite = is_definite && *pivot > 0.0;
-      const double inverse = Team::InverseSqrt(*pivot);
-      for (int r = c + 1 + team_->rank(); r < kColumns;
-           r += team_->warp_size()) {
-        schur_[At(k0 + r, k0 + c)] *= inverse;
+  // l = L of the diagonal block at k0, with 1 / L(c, c).
+  template <typename Place>
+  CERES_EXT_WINDOW static bool FactorizeDiagonal(const Place& at,
+                                                 int k0,
+                                                 double* l) {
+    CERES_EXT_WINDOW_UNROLL
+    for (int r = 0; r < kColumns; ++r) {
+      CERES_EXT_WINDOW_UNROLL
+      for (int c = 0; c <= r; ++c) {
+        l[At(r, c)] = *at.To(k0 + r, k0 + c);
       }
-      team_->WarpBarrier();
-      for (int r = c + 1 + team_->rank(); r < kColumns;
-           r += team_->warp_size()) {
-        double* const row = schur_ + At(k0 + r, k0);
+    }
+    bool is_definite = true;
+    CERES_EXT_WINDOW_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      is_definite = is_definite && l[At(c, c)] > 0.0;
+      const double inverse = Team::InverseSqrt(l[At(c, c)]);
+      l[At(c, c)] = inverse;
+      CERES_EXT_WINDOW_UNROLL
+      for (int r = c + 1; r < kColumns; ++r) {
+        l[At(r, c)] *= inverse;
+      }
+      CERES_EXT_WINDOW_UNROLL
+      for (int r = c + 1; r < kColumns; ++r) {
+        CERES_EXT_WINDOW_UNROLL
         for (int t = c + 1; t <= r; ++t) {
-          row[t] -= row[c] * schur_[At(k0 + t, k0 + c)];
+          l[At(r, t)] -= l[At(r, c)] * l[At(t, c)];
         }
       }
-      if (team_->rank() == 0) {
-        *pivot = inverse;
-      }
-      team_->WarpBarrier();
     }
     return is_definite;
   }
 
-  // S -= (panel at k0) (panel at k0)' in the rows and columns behind it.
-  CERES_EXT_WINDOW void UpdateTrailing(int k0) {
+  // row = row L^-T
+  CERES_EXT_WINDOW static void SolveRow(const double* l,
+                                        double* row,
+                                        int stride) {
+    double v[kColumns];
+    CERES_EXT_WINDOW_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      v[c] = row[c * stride];
+      CERES_EXT_WINDOW_UNROLL
+      for (int t = 0; t < c; ++t) {
+        v[c] -= v[t] * l[At(c, t)];
+      }
+      v[c] *= l[At(c, c)];
+    }
+    CERES_EXT_WINDOW_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      row[c * stride] = v[c];
+    }
+  }
+
+  // Takes the columns at k0 from those behind them up to `end`.
+  template <typename Place>
+  CERES_EXT_WINDOW void UpdateTrailing(const Place& at, int k0, int end) {
     const int begin = k0 + kColumns;
-    const int side = (n_ - begin) / kTile;
-    const int num_tiles = static_cast<int>(PackedTriangle(side));
+    const int side = (end - begin) / kTile;
+    const int below = (n_ - end) / kTile;
+    const int triangle = static_cast<int>(PackedTriangle(side));
+    const int num_tiles = triangle + side * below;
     // The last row has a tile for each column, one row high.
     for (int t = team_->rank(); t < num_tiles + side; t += team_->size()) {
-      const bool is_last_row = t >= num_tiles;
-      const int a = is_last_row ? side : TriangularRoot(t);
-      const int b =
-          is_last_row ? t - num_tiles : t - static_cast<int>(PackedTriangle(a));
-      const int r0 = begin + kTile * a;
-      const int c0 = begin + kTile * b;
-      if (is_last_row) {
+      if (t >= num_tiles) {
+        const int c0 = begin + kTile * (t - num_tiles);
         for (int c = c0; c < c0 + kTile; ++c) {
-          const double* const x = schur_ + At(n_, k0);
-          const double* const y = schur_ + At(c, k0);
+          const double* const x = at.To(n_, k0);
+          const double* const y = at.To(c, k0);
           double sum = 0.0;
           for (int k = 0; k < kColumns; ++k) {
-            sum += x[k] * y[k];
+            sum += x[k * at.stride()] * y[k * at.stride()];
           }
-          schur_[At(n_, c)] -= sum;
+          *at.To(n_, c) -= sum;
         }
         continue;
       }
-      double sum[kTile][kWidth] = {};
-      double y[kColumns][kWidth] = {};
+      const int a =
+          t < triangle ? TriangularRoot(t) : side + (t - triangle) / side;
+      const int b = t < triangle ? t - static_cast<int>(PackedTriangle(a))
+                                 : (t - triangle) % side;
+      UpdateTile(at, k0, begin + kTile * a, begin + kTile * b);
+    }
+  }
+
+  template <typename Place>
+  CERES_EXT_WINDOW static void UpdateTile(const Place& at,
+                                          int k0,
+                                          int r0,
+                                          int c0) {
+    double sum[kTile][kWidth] = {};
+    double y[kColumns][kWidth] = {};
+    for (int c = 0; c < kTile; ++c) {
+      const double* const row = at.To(c0 + c, k0);
+      for (int k = 0; k < kColumns; ++k) {
+        y[k][c] = row[k * at.stride()];
+      }
+    }
+    for (int r = 0; r < kTile; ++r) {
+      const double* const x = at.To(r0 + r, k0);
+      for (int k = 0; k < kColumns; ++k) {
+        for (int c = 0; c < kWidth; ++c) {
+          sum[r][c] += x[k * at.stride()] * y[k][c];
+        }
+      }
+    }
+    for (int r = 0; r < kTile; ++r) {
+      const int end = r0 + r - c0 + 1 < kTile ? r0 + r - c0 + 1 : kTile;
+      double* const to = at.To(r0 + r, c0);
+      for (int c = 0; c < end; ++c) {
+        to[c * at.stride()] -= sum[r][c];
+      }
+    }
+  }
+
+  // Takes a panel from S behind it. A warp has rows of S, so that neighbours
+  // are in neighbouring columns.
+  CERES_EXT_WINDOW void UpdateBehind(const Panel& panel, int begin) {
+    const int lane = team_->rank() % team_->warp_size();
+    const int warp = team_->rank() / team_->warp_size();
+    const int num_warps = team_->size() / team_->warp_size();
+    // From below, where rows are long.
+    for (int r0 = n_ - kHigh + 1 - kHigh * warp; r0 > begin - kHigh;
+         r0 -= kHigh * num_warps) {
+      for (int c0 = begin + kTile * lane; c0 < r0 + kHigh && c0 < n_;
+           c0 += kTile * team_->warp_size()) {
+        UpdateTileBehind(panel, begin, r0, c0);
+      }
+    }
+    team_->Barrier();
+  }
+
+  // Rows r0 ... r0 + kHigh - 1, those from begin on.
+  CERES_EXT_WINDOW void UpdateTileBehind(const Panel& panel,
+                                         int begin,
+                                         int r0,
+                                         int c0) {
+    double sum[kHigh][kTile] = {};
+    const double* x[kHigh];
+    for (int r = 0; r < kHigh; ++r) {
+      x[r] = panel.To(r0 + r < begin ? begin : r0 + r, panel.first);
+    }
+    const double* const y = panel.To(c0, panel.first);
+    for (int k = 0; k < begin - panel.first; ++k) {
+      for (int r = 0; r < kHigh; ++r) {
+        for (int c = 0; c < kTile; ++c) {
+          sum[r][c] += x[r][k * panel.num_rows] * y[k * panel.num_rows + c];
+        }
+      }
+    }
+    for (int r = 0; r < kHigh; ++r) {
+      if (r0 + r < begin) {
+        continue;
+      }
+      double* const to = schur_ + At(r0 + r, c0);
       for (int c = 0; c < kTile; ++c) {
-        const double* const row = schur_ + At(c0 + c, k0);
-        for (int k = 0; k < kColumns; ++k) {
-          y[k][c] = row[k];
-        }
-      }
-      for (int r = 0; r < kTile; ++r) {
-        const double* const x = schur_ + At(r0 + r, k0);
-        for (int k = 0; k < kColumns; ++k) {
-          for (int c = 0; c < kWidth; ++c) {
-            sum[r][c] += x[k] * y[k][c];
-          }
-        }
-      }
-      for (int r = 0; r < kTile; ++r) {
-        const int end = r0 + r - c0 + 1 < kTile ? r0 + r - c0 + 1 : kTile;
-        double* const to = schur_ + At(r0 + r, c0);
-        for (int c = 0; c < end; ++c) {
+        if (c0 + c <= r0 + r && c0 + c < n_) {
           to[c] -= sum[r][c];
         }
       }
     }
   }
 
-  // The steps of the cameras, L'step = L^-1 b, in step_. False where one isn't
-  // finite.
+  // L'step = L^-1 b. False where a step isn't finite.
   CERES_EXT_WINDOW_PHASE bool Substitute() {
+    bool is_finite = true;
     for (int k0 = n_ - kColumns; k0 >= 0; k0 -= kColumns) {
-      if (team_->IsInFirstWarp()) {
-        for (int r = kColumns - 1; r >= 0; --r) {
-          const double* const row = schur_ + At(k0 + r, k0);
-          const double x = step_[k0 + r] * row[r];
-          for (int t = team_->rank(); t < r; t += team_->warp_size()) {
-            step_[k0 + t] -= row[t] * x;
-          }
-          team_->WarpBarrier();
-          if (team_->rank() == 0) {
-            step_[k0 + r] = x;
-          }
+      // Each thread for itself, as above.
+      double x[kColumns];
+      CERES_EXT_WINDOW_UNROLL
+      for (int r = 0; r < kColumns; ++r) {
+        x[r] = right_hand_side_[k0 + r];
+      }
+      CERES_EXT_WINDOW_UNROLL
+      for (int r = kColumns - 1; r >= 0; --r) {
+        const double* const row = schur_ + At(k0 + r, k0);
+        x[r] *= row[r];
+        CERES_EXT_WINDOW_UNROLL
+        for (int t = 0; t < r; ++t) {
+          x[t] -= row[t] * x[r];
         }
       }
-      team_->Barrier();
+      is_finite = is_finite && kernels::AllFinite(x, kColumns);
+      if (team_->rank() == 0) {
+        CERES_EXT_WINDOW_UNROLL
+        for (int r = 0; r < kColumns; ++r) {
+          step_[k0 + r] = x[r];
+        }
+      }
       for (int r = team_->rank(); r < k0; r += team_->size()) {
         double sum = 0.0;
+        CERES_EXT_WINDOW_UNROLL
         for (int t = 0; t < kColumns; ++t) {
-          sum += schur_[At(k0 + t, r)] * step_[k0 + t];
+          sum += schur_[At(k0 + t, r)] * x[t];
         }
-        step_[r] -= sum;
+        right_hand_side_[r] -= sum;
       }
       team_->Barrier();
     }
-    bool is_finite = true;
-    for (int c = team_->rank(); c < n_; c += team_->size()) {
-      is_finite &= kernels::AllFinite(step_ + c, 1);
-    }
-    return team_->All(is_finite);
+    return is_finite;
   }
 
   // Of row k at x: the corrected [Jp | Jc step] as 2 x 4, and r.
@@ -852,9 +1180,12 @@ class WindowSolve {
     for (int i = team_->rank(); i < w_.counts.num_cameras; i += team_->size()) {
       const double* const x = w_.cameras + kCamera * i;
       const double* const delta = step_ + kColumns * i;
-      double* const moved = new_cameras_ + kCamera * i;
+      double moved[kCamera];
       Plus(i, x, delta, moved);
       for (int e = 0; e < kCamera; ++e) {
+        if (team_->block() == 0) {
+          new_cameras_[kCamera * i + e] = moved[e];
+        }
         *x_norm += x[e] * x[e];
         *step_norm += (x[e] - moved[e]) * (x[e] - moved[e]);
       }
@@ -887,95 +1218,132 @@ class WindowSolve {
     bool is_finite = true;
     bool is_evaluated = true;
     MoveCameras(&x_norm, &step_norm);
-    for (int p = team_->rank(); p < w_.counts.all_points();
+    for (int p = Member(); p < w_.counts.all_points(); p += NumMembers()) {
+      double of_point[WindowScratch::kItem] = {};
+      StepOfPoint(p, of_point, &is_finite, &is_evaluated);
+      if (is_shared_) {
+        for (int e = 0; e < WindowScratch::kItem; ++e) {
+          items_[WindowScratch::kItem * int64_t{p} + e] = of_point[e];
+        }
+      } else {
+        AddItem(of_point, &model, &cost, &x_norm, &step_norm);
+      }
+    }
+    double worst[2] = {is_finite ? 0.0 : 1.0, is_evaluated ? 0.0 : 1.0};
+    team_->Max(worst);
+    for (int p = team_->rank(); is_shared_ && p < w_.counts.all_points();
          p += team_->size()) {
-      const double* const x = PointOf(p);
-      double saved[10 * Team::kSavedRows + 1];
-      double step[3] = {};
-      double moved[3] = {x[0], x[1], x[2]};
-      const int begin = w_.point_begin[p];
-      const int end = w_.point_begin[p + 1];
-      if (p < w_.counts.num_points) {
-        double* const record = records_ + WindowScratch::kRecord * int64_t{p};
-        // -L^-T (L^-1 g + L^-1 Jp'Jc step)
-        for (int k = begin; k < end; ++k) {
-          double r[2];
-          double columns[8];
-          Linear(k, x, r, columns);
-          Save(k - begin, r, columns, saved);
-          for (int a = 0; a < 3; ++a) {
-            step[a] -= columns[a] * columns[3] + columns[4 + a] * columns[7];
-          }
-        }
-        LowerSolve(record + 6, step);
-        for (int a = 0; a < 3; ++a) {
-          step[a] -= record[12 + a];
-        }
-        UpperSolve(record + 6, step);
-        is_finite &= kernels::AllFinite(step, 3);
-        for (int a = 0; a < 3; ++a) {
-          moved[a] += step[a];
-          record[a] = moved[a];
-          x_norm += x[a] * x[a];
-          step_norm += (x[a] - moved[a]) * (x[a] - moved[a]);
-        }
-      }
-      for (int k = begin; k < end; ++k) {
-        double r[2];
-        double columns[8];
-        if (p >= w_.counts.num_points || !Load(k - begin, saved, r, columns)) {
-          Linear(k, x, r, columns);
-        }
-        for (int i = 0; i < 2; ++i) {
-          const double* const j = columns + 4 * i;
-          const double change =
-              j[3] + j[0] * step[0] + j[1] * step[1] + j[2] * step[2];
-          model -= change * (r[i] + 0.5 * change);
-        }
-        const int camera = w_.camera[k];
-        const State& state = camera < w_.counts.num_cameras
-                                 ? new_states_[camera]
-                                 : StateOf(camera);
-        const kernels::Projection<double> projection =
-            kernels::Project(state, moved);
-        kernels::Residual(state, projection, w_.observed + 2 * int64_t{k}, r);
-        is_evaluated &= kernels::AllFinite(r, 2);
-        double rho[3];
-        w_.loss.Evaluate(k, r[0] * r[0] + r[1] * r[1], rho);
-        cost += 0.5 * rho[0];
-      }
+      AddItem(items_ + WindowScratch::kItem * int64_t{p},
+              &model,
+              &cost,
+              &x_norm,
+              &step_norm);
     }
     using std::sqrt;
     Step result;
-    is_finite = team_->All(is_finite);
-    is_evaluated = team_->All(is_evaluated);
     model = team_->Sum(model);
     cost = team_->Sum(cost);
     result.x_norm = sqrt(team_->Sum(x_norm));
     result.step_norm = sqrt(team_->Sum(step_norm));
-    result.model_cost_change = is_finite ? model : 0.0;
-    result.cost = is_evaluated ? cost : DBL_MAX;
+    result.model_cost_change = worst[0] == 0.0 ? model : 0.0;
+    result.cost = worst[1] == 0.0 ? cost : DBL_MAX;
     return result;
   }
 
+  CERES_EXT_WINDOW static void AddItem(const double* item,
+                                       double* model,
+                                       double* cost,
+                                       double* x_norm,
+                                       double* step_norm) {
+    *model += item[0];
+    *cost += item[1];
+    *x_norm += item[2];
+    *step_norm += item[3];
+  }
+
+  // Moves point p; adds its items.
+  CERES_EXT_WINDOW void StepOfPoint(int p,
+                                    double* item,
+                                    bool* is_finite,
+                                    bool* is_evaluated) {
+    const double* const x = PointOf(p);
+    double saved[10 * Team::kSavedRows + 1];
+    double step[3] = {};
+    double moved[3] = {x[0], x[1], x[2]};
+    const int begin = w_.point_begin[p];
+    const int end = w_.point_begin[p + 1];
+    if (p < w_.counts.num_points) {
+      double* const record = records_ + WindowScratch::kRecord * int64_t{p};
+      // -L^-T (L^-1 g + L^-1 Jp'Jc step)
+      for (int k = begin; k < end; ++k) {
+        double r[2];
+        double columns[8];
+        Linear(k, x, r, columns);
+        Save(k - begin, r, columns, saved);
+        for (int a = 0; a < 3; ++a) {
+          step[a] -= columns[a] * columns[3] + columns[4 + a] * columns[7];
+        }
+      }
+      LowerSolve(record + 6, step);
+      for (int a = 0; a < 3; ++a) {
+        step[a] -= record[12 + a];
+      }
+      UpperSolve(record + 6, step);
+      *is_finite &= kernels::AllFinite(step, 3);
+      for (int a = 0; a < 3; ++a) {
+        moved[a] += step[a];
+        record[a] = moved[a];
+        item[2] += x[a] * x[a];
+        item[3] += (x[a] - moved[a]) * (x[a] - moved[a]);
+      }
+    }
+    for (int k = begin; k < end; ++k) {
+      double r[2];
+      double columns[8];
+      if (p >= w_.counts.num_points || !Load(k - begin, saved, r, columns)) {
+        Linear(k, x, r, columns);
+      }
+      for (int i = 0; i < 2; ++i) {
+        const double* const j = columns + 4 * i;
+        const double change =
+            j[3] + j[0] * step[0] + j[1] * step[1] + j[2] * step[2];
+        item[0] -= change * (r[i] + 0.5 * change);
+      }
+      const int camera = w_.camera[k];
+      const State& state = camera < w_.counts.num_cameras ? new_states_[camera]
+                                                          : StateOf(camera);
+      const kernels::Projection<double> projection =
+          kernels::Project(state, moved);
+      kernels::Residual(state, projection, w_.observed + 2 * int64_t{k}, r);
+      *is_evaluated &= kernels::AllFinite(r, 2);
+      double rho[3];
+      w_.loss.Evaluate(k, r[0] * r[0] + r[1] * r[1], rho);
+      item[1] += 0.5 * rho[0];
+    }
+  }
+
   CERES_EXT_WINDOW_PHASE void Accept() {
-    for (int e = team_->rank(); e < kCamera * w_.counts.num_cameras;
+    for (int e = team_->rank();
+         e < kCamera * w_.counts.num_cameras && team_->block() == 0;
          e += team_->size()) {
       w_.cameras[e] = new_cameras_[e];
     }
-    for (int p = team_->rank(); p < w_.counts.num_points; p += team_->size()) {
+    for (int p = Member(); p < w_.counts.num_points; p += NumMembers()) {
       for (int a = 0; a < 3; ++a) {
         w_.points[3 * int64_t{p} + a] =
             records_[WindowScratch::kRecord * int64_t{p} + a];
       }
     }
-    team_->Barrier();
+    team_->Join();
     Prepare();
   }
 
   const Window w_;
   Team* const team_;
   const int n_;
+  const bool has_schur_;
+  const bool is_shared_;  // by several blocks
+  const int chunk_points_;
   TrustRegion* region_;
   int32_t* verdict_;
   State* states_;
@@ -992,14 +1360,25 @@ class WindowSolve {
   double* scales_;
   State* constant_states_;
   double* records_;
+  double* panel_;
+  int panel_stride_;
+  int panel_columns_;  // 0: S is in the block's memory.
   double* schur_;
-  // The last row of schur_: b, L^-1 b, then the step.
-  double* step_;
+  double* right_hand_side_;  // the last row of schur_: b, then L^-1 b
+  double* step_;             // of the cameras
+  // Of a window that blocks share (WindowScratch).
+  double* shared_schur_;
+  double* costs_;
+  double* items_;
+  uint64_t* chunk_masks_;
+  double* parts_;
+  int64_t part_size_;
 };
 
 }  // namespace ceres_ext
 
 #undef CERES_EXT_WINDOW
 #undef CERES_EXT_WINDOW_PHASE
+#undef CERES_EXT_WINDOW_UNROLL
 
 #endif  // CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_

@@ -2,8 +2,10 @@
 //
 // Runs the device bodies (.cu.cc) on the host, compiled as plain C++, so that
 // machines without a GPU test them too. A block's threads are fibers that
-// switch at barriers and shuffles; blocks run one after another; shared memory
-// starts as NaN. A barrier that part of a block has left by returning, and a
+// switch at barriers and shuffles; blocks run one after another, those of a
+// cluster together; shared memory starts as NaN. A kernel that runs in clusters
+// has none but the dynamic one, since others are the same in all blocks. A
+// barrier that part of a block has left by returning, and a
 // shuffle whose mask names a lane that doesn't come, end the program with a
 // message. Data races that need real concurrency are not seen here: that is
 // the sanitizers' work on a GPU.
@@ -113,7 +115,15 @@ class TracedStack {
 #endif
 };
 
-enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
+enum class State {
+  kReady,
+  kAtWarpBarrier,
+  kAtBlockBarrier,
+  kAtClusterBarrier,
+  kDone
+};
+
+constexpr int kMaxClusterBlocks = 4;
 
 #if defined(__x86_64__)
 // Saves the registers a call preserves on the stack, *save = stack pointer, and
@@ -182,10 +192,13 @@ struct Machine {
   Context scheduler;
   TracedStack traced;
   const std::function<void()>* body = nullptr;
-  int current = 0;
+  int current = 0;  // of the threads of a cluster
+  int block_size = 0;
+  int cluster_size = 1;
+  int64_t first_block = 0;  // of the cluster
   // One value of up to 16 bytes per thread, for shuffles.
   std::vector<std::array<unsigned char, 16>> exchange;
-  std::vector<unsigned char> dynamic_shared;
+  std::vector<unsigned char> dynamic_shared[kMaxClusterBlocks];
 };
 
 inline Machine& machine() {
@@ -193,8 +206,11 @@ inline Machine& machine() {
   return m;
 }
 
+inline int ClusterSize() { return machine().cluster_size; }
+inline int ClusterRank() { return machine().current / machine().block_size; }
+
 inline unsigned char* DynamicShared() {
-  unsigned char* p = machine().dynamic_shared.data();
+  unsigned char* p = machine().dynamic_shared[ClusterRank()].data();
   return p + (16 - reinterpret_cast<uintptr_t>(p) % 16) % 16;
 }
 
@@ -223,82 +239,113 @@ CERES_EXT_UNTRACED inline void Trampoline() {
 CERES_EXT_UNTRACED inline void Resume(int thread) {
   Machine& m = machine();
   m.current = thread;
-  threadIdx.x = static_cast<unsigned>(thread);
+  threadIdx.x = static_cast<unsigned>(thread % m.block_size);
+  blockIdx.x = static_cast<unsigned>(m.first_block + thread / m.block_size);
   Fiber& fiber = *m.fibers[static_cast<size_t>(thread)];
   fiber.state = State::kReady;
   TracedStack::Switch(&fiber.traced);
   Context::Switch(&m.scheduler, &fiber.context);
 }
 
-inline void RunBlock(int block_size) {
+// Runs the threads of a warp up to their next barrier.
+inline void RunWarp(int begin, int end) {
   Machine& m = machine();
-  m.traced.Prepare(true);
-  for (int t = 0; t < block_size; ++t) {
-    Fiber& fiber = *m.fibers[static_cast<size_t>(t)];
-    fiber.state = State::kReady;
-    fiber.context.Prepare(fiber.stack.get(), kStackBytes, &Trampoline);
-    fiber.traced.Prepare(false);
-  }
-  const auto state = [&](int t) {
-    return m.fibers[static_cast<size_t>(t)]->state;
-  };
   for (;;) {
-    for (int w = 0; w < block_size; w += 32) {
-      const int end = w + 32 < block_size ? w + 32 : block_size;
-      for (;;) {
-        for (int t = w; t < end; ++t) {
-          if (state(t) == State::kReady) {
-            Resume(t);
-          }
-        }
-        int num_at_warp_barrier = 0;
-        for (int t = w; t < end; ++t) {
-          num_at_warp_barrier += state(t) == State::kAtWarpBarrier;
-        }
-        if (num_at_warp_barrier == 0) {
-          break;
-        }
-        if (num_at_warp_barrier != 32) {
-          Fail("a full-warp operation that not every lane reaches");
-        }
-        for (int t = w; t < end; ++t) {
-          m.fibers[static_cast<size_t>(t)]->state = State::kReady;
-        }
+    int num_at_warp_barrier = 0;
+    for (int t = begin; t < end; ++t) {
+      if (m.fibers[static_cast<size_t>(t)]->state == State::kReady) {
+        Resume(t);
       }
     }
-    int num_done = 0;
-    for (int t = 0; t < block_size; ++t) {
-      num_done += state(t) == State::kDone;
+    for (int t = begin; t < end; ++t) {
+      num_at_warp_barrier +=
+          m.fibers[static_cast<size_t>(t)]->state == State::kAtWarpBarrier;
     }
-    if (num_done == block_size) {
+    if (num_at_warp_barrier == 0) {
       return;
     }
-    if (num_done != 0) {
-      Fail("a barrier that part of the block has left");
+    if (num_at_warp_barrier != 32) {
+      Fail("a full-warp operation that not every lane reaches");
     }
-    for (int t = 0; t < block_size; ++t) {
+    for (int t = begin; t < end; ++t) {
       m.fibers[static_cast<size_t>(t)]->state = State::kReady;
     }
   }
 }
 
-inline void Run(int64_t num_blocks,
+// Runs the threads of a block up to a barrier of the cluster or their end, and
+// says which.
+inline State RunBlock(int begin, int end) {
+  Machine& m = machine();
+  for (;;) {
+    for (int w = begin; w < end; w += 32) {
+      RunWarp(w, w + 32 < end ? w + 32 : end);
+    }
+    const State state = m.fibers[static_cast<size_t>(begin)]->state;
+    for (int t = begin; t < end; ++t) {
+      if (m.fibers[static_cast<size_t>(t)]->state != state) {
+        Fail("a barrier that part of the block has left");
+      }
+    }
+    if (state != State::kAtBlockBarrier) {
+      return state;
+    }
+    for (int t = begin; t < end; ++t) {
+      m.fibers[static_cast<size_t>(t)]->state = State::kReady;
+    }
+  }
+}
+
+inline void RunCluster() {
+  Machine& m = machine();
+  const int num_threads = m.cluster_size * m.block_size;
+  m.traced.Prepare(true);
+  for (int t = 0; t < num_threads; ++t) {
+    Fiber& fiber = *m.fibers[static_cast<size_t>(t)];
+    fiber.state = State::kReady;
+    fiber.context.Prepare(fiber.stack.get(), kStackBytes, &Trampoline);
+    fiber.traced.Prepare(false);
+  }
+  for (;;) {
+    int num_done = 0;
+    for (int t = 0; t < num_threads; t += m.block_size) {
+      num_done += RunBlock(t, t + m.block_size) == State::kDone ? 1 : 0;
+    }
+    if (num_done == m.cluster_size) {
+      return;
+    }
+    if (num_done != 0) {
+      Fail("a barrier that part of the cluster has left");
+    }
+    for (int t = 0; t < num_threads; ++t) {
+      m.fibers[static_cast<size_t>(t)]->state = State::kReady;
+    }
+  }
+}
+
+inline void Run(int64_t num_clusters,
+                int cluster_size,
                 int block_size,
                 int64_t shared_bytes,
                 const std::function<void()>& body) {
   Machine& m = machine();
-  while (m.fibers.size() < static_cast<size_t>(block_size)) {
+  const auto num_threads = static_cast<size_t>(cluster_size * block_size);
+  while (m.fibers.size() < num_threads) {
     m.fibers.push_back(std::make_unique<Fiber>());
     m.fibers.back()->stack.reset(new char[kStackBytes]);
   }
-  m.exchange.resize(1024);
+  m.exchange.resize(m.fibers.size() < 1024 ? 1024 : m.fibers.size());
   m.body = &body;
-  gridDim.x = static_cast<unsigned>(num_blocks);
+  m.block_size = block_size;
+  m.cluster_size = cluster_size;
+  gridDim.x = static_cast<unsigned>(num_clusters * cluster_size);
   blockDim.x = static_cast<unsigned>(block_size);
-  for (int64_t b = 0; b < num_blocks; ++b) {
-    blockIdx.x = static_cast<unsigned>(b);
-    m.dynamic_shared.assign(static_cast<size_t>(shared_bytes) + 16, 0xff);
-    RunBlock(block_size);
+  for (int64_t c = 0; c < num_clusters; ++c) {
+    m.first_block = c * cluster_size;
+    for (int b = 0; b < cluster_size; ++b) {
+      m.dynamic_shared[b].assign(static_cast<size_t>(shared_bytes) + 16, 0xff);
+    }
+    RunCluster();
   }
 }
 
@@ -324,6 +371,9 @@ T Exchange(T value, int source_lane) {
 inline void __syncthreads() {
   emulation::Yield(emulation::State::kAtBlockBarrier);
 }
+namespace emulation {
+inline void ClusterBarrier() { Yield(State::kAtClusterBarrier); }
+}  // namespace emulation
 inline void __syncwarp(unsigned = 0xffffffffu) {
   emulation::Yield(emulation::State::kAtWarpBarrier);
 }
@@ -485,7 +535,18 @@ inline cudaError_t Launch(int64_t num_blocks,
                           const std::function<void()>& body) {
   const cudaError_t error = NextOnDevice("cudaLaunchKernel");
   if (error == cudaSuccess) {
-    Run(num_blocks, block_size, shared_bytes, body);
+    Run(num_blocks, 1, block_size, shared_bytes, body);
+  }
+  return error;
+}
+inline cudaError_t LaunchClusters(int64_t num_clusters,
+                                  int cluster_size,
+                                  int block_size,
+                                  int64_t shared_bytes,
+                                  const std::function<void()>& body) {
+  const cudaError_t error = NextOnDevice("cudaLaunchKernel");
+  if (error == cudaSuccess) {
+    Run(num_clusters, cluster_size, block_size, shared_bytes, body);
   }
   return error;
 }

@@ -1,0 +1,189 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Clusters of thread blocks, which run at once and have a barrier: compute
+// capability 9.0 and later. Elsewhere a cluster is a block. Included by .cu.cc
+// files only.
+#ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CLUSTER_CUH_
+#define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CLUSTER_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_launch.cuh"
+
+namespace ceres_ext::kernels {
+
+// The blocks of this block's cluster, and its number among them.
+__device__ __forceinline__ int ClusterSize() {
+#ifndef __CUDACC__
+  return ::emulation::ClusterSize();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  unsigned size;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  return static_cast<int>(size);
+#else
+  return 1;
+#endif
+}
+__device__ __forceinline__ int ClusterRank() {
+#ifndef __CUDACC__
+  return ::emulation::ClusterRank();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return static_cast<int>(rank);
+#else
+  return 0;
+#endif
+}
+
+// A barrier of all threads of the cluster. What they wrote to main memory
+// before it is seen by all of them after it.
+__device__ __forceinline__ void ClusterBarrier() {
+#ifndef __CUDACC__
+  ::emulation::ClusterBarrier();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n\t"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+#else
+  __syncthreads();
+#endif
+}
+
+#ifdef __CUDACC__
+// A launch of clusters of cluster_size blocks, and its one attribute.
+class ClusterLaunch {
+ public:
+  ClusterLaunch(int64_t num_clusters,
+                int cluster_size,
+                int block_size,
+                int64_t shared_bytes,
+                cudaStream_t stream) {
+    attribute_.id = cudaLaunchAttributeClusterDimension;
+    attribute_.val.clusterDim.x = static_cast<unsigned>(cluster_size);
+    attribute_.val.clusterDim.y = 1;
+    attribute_.val.clusterDim.z = 1;
+    config_.gridDim = dim3(static_cast<unsigned>(num_clusters * cluster_size));
+    config_.blockDim = dim3(static_cast<unsigned>(block_size));
+    config_.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+    config_.stream = stream;
+    config_.attrs = &attribute_;
+    config_.numAttrs = 1;
+  }
+  ClusterLaunch(const ClusterLaunch&) = delete;
+  ClusterLaunch& operator=(const ClusterLaunch&) = delete;
+
+  // Of shared memory, and of more than the 8 blocks that any device has.
+  static cudaError_t Allow(const void* kernel,
+                           int cluster_size,
+                           int64_t shared_bytes) {
+    cudaError_t error =
+        cudaFuncSetAttribute(kernel,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes));
+    if (error == cudaSuccess && cluster_size > 8) {
+      error = cudaFuncSetAttribute(
+          kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    }
+    return error;
+  }
+  const cudaLaunchConfig_t& config() const { return config_; }
+
+ private:
+  cudaLaunchAttribute attribute_ = {};
+  cudaLaunchConfig_t config_ = {};
+};
+#endif
+
+// Whether the device runs so many clusters at once, with nothing else on it.
+template <typename... Parameters>
+bool CanLaunchClusters(void (*kernel)(Parameters...),
+                       int64_t num_clusters,
+                       int cluster_size,
+                       int block_size,
+                       int64_t shared_bytes) {
+#ifdef __CUDACC__
+  int device = 0;
+  int major = 0;
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+  const ClusterLaunch launch(
+      num_clusters, cluster_size, block_size, shared_bytes, nullptr);
+  int num_active = 0;
+  const bool can_launch =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(
+          &major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+      major >= 9 &&
+      ClusterLaunch::Allow(function, cluster_size, shared_bytes) ==
+          cudaSuccess &&
+      cudaOccupancyMaxActiveClusters(&num_active, function, &launch.config()) ==
+          cudaSuccess &&
+      num_active >= num_clusters;
+  if (!can_launch) {
+    // An answer, and not an error of the next call that asks.
+    static_cast<void>(cudaGetLastError());
+  }
+  return can_launch;
+#else
+  static_cast<void>(kernel);
+  static_cast<void>(block_size);
+  static_cast<void>(shared_bytes);
+  return num_clusters * cluster_size <= ::emulation::kMaxClusterBlocks;
+#endif
+}
+
+// As Launch, with num_clusters * cluster_size blocks. Not for graphs.
+template <typename... Parameters, typename... Arguments>
+Status LaunchClusters(const char* name,
+                      void (*kernel)(Parameters...),
+                      int64_t num_clusters,
+                      int cluster_size,
+                      int block_size,
+                      int64_t shared_bytes,
+                      cudaStream_t stream,
+                      Arguments... arguments) {
+  if (cluster_size == 1 || num_clusters <= 0 || IsCountingMemory()) {
+    return Launch(name,
+                  kernel,
+                  num_clusters,
+                  block_size,
+                  shared_bytes,
+                  stream,
+                  arguments...);
+  }
+#ifdef __CUDACC__
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+  const ClusterLaunch launch(
+      num_clusters, cluster_size, block_size, shared_bytes, stream);
+  cudaError_t error =
+      ClusterLaunch::Allow(function, cluster_size, shared_bytes);
+  if (error == cudaSuccess) {
+    std::tuple<Parameters...> values(arguments...);
+    error = std::apply(
+        [&](auto&... value) {
+          void* pointers[] = {&value...};
+          return cudaLaunchKernelExC(&launch.config(), function, pointers);
+        },
+        values);
+  }
+#else
+  static_cast<void>(stream);
+  const cudaError_t error = ::emulation::LaunchClusters(
+      num_clusters, cluster_size, block_size, shared_bytes, [&] {
+        kernel(arguments...);
+      });
+#endif
+  return error == cudaSuccess
+             ? Status()
+             : CudaError(std::string("Launch of ") + name, error);
+}
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CLUSTER_CUH_
