@@ -13,7 +13,7 @@
     )
     summary = ceres_ext.solve(problem, preconditioner_type="SCHUR_JACOBI")
 
-refines bal.cameras and bal.points where they are.
+This refines bal.cameras and bal.points in place.
 """
 
 import os

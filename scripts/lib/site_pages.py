@@ -27,6 +27,7 @@ PAGES_OF = {
     "examples/README.md": "examples/index.md",
     "docs/measurements/README.md": "measurements/index.md",
 }
+# The order of the reference.
 HEADERS = [
     "solve.h", "options.h", "summary.h", "array_problem.h",
     "bal_cost_functions.h", "device_cost_function.h",
@@ -248,11 +249,10 @@ def write_headers(xml, pages):
     for path in xml.glob("*_8*h.xml"):
         compound = ElementTree.parse(path).getroot()[0]
         files[plain(compound.find("compoundname"))] = compound
-    missing = set(files) - set(HEADERS)
-    if missing or set(HEADERS) - set(files):
-        raise SystemExit(f"site_pages: HEADERS and {xml} differ: {missing} "
-                         f"{set(HEADERS) - set(files)}")
-    members = {name: [] for name in HEADERS}
+    # Headers that HEADERS does not know come last.
+    headers = [name for name in HEADERS if name in files]
+    headers += sorted(set(files) - set(headers))
+    members = {name: [] for name in headers}
     for path in [*xml.glob("namespaceceres__ext.xml"), *xml.glob("*_8*h.xml")]:
         for member in ElementTree.parse(path).getroot().iter("memberdef"):
             name = pathlib.Path(member.find("location").get("file")).name
@@ -261,7 +261,7 @@ def write_headers(xml, pages):
                 members[name].append(member)
     listed = "# C++\n\nThe public headers. Include them as `ceres_ext/NAME`.\n\n"
     listed += "| header | |\n|---|---|\n"
-    for name in HEADERS:
+    for name in headers:
         compound = files[name]
         about = description(compound)
         first = re.split(r"(?<=[.:]) |\n", about.strip())[0].rstrip(":") or name
@@ -286,17 +286,41 @@ def write_headers(xml, pages):
 
 
 def doc_text(doc):
-    """A docstring as Markdown: "name: text" lines become a list."""
-    out = []
-    for line in inspect.cleandoc(doc or "").splitlines():
-        item = re.match(r"([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*): (.+)$", line)
-        if item:
-            out.append(f"- `{item.group(1)}`: {escape(item.group(2))}")
+    """A docstring as Markdown: "name: text" lines become a list, and lines with
+    four blanks or more code."""
+    out = ""
+    for paragraph in re.split(r"\n{2,}", inspect.cleandoc(doc or "")):
+        if paragraph.startswith("    "):
+            out += f"```python\n{inspect.cleandoc(paragraph)}\n```\n\n"
+            continue
+        lines = []
+        for line in paragraph.splitlines():
+            item = re.match(r"([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*): (.+)$", line)
+            if item:
+                lines.append(f"- `{item.group(1)}`: {escape(item.group(2))}")
+            elif lines and lines[-1].startswith(("- ", "  ")):
+                lines.append("  " + escape(line))
+            else:
+                lines.append(escape(line))
+        out += "\n".join(lines) + "\n\n"
+    return out
+
+
+def wrapped(signature):
+    """A signature of more than 76 characters with a line per parameter."""
+    signature = re.sub(r"\b(ceres_ext\._ceres_ext|ceres_ext)\.", "", signature)
+    found = re.match(r"(def \w+\()(.*)(\)(?: -> .*)?)$", signature)
+    if len(signature) <= 76 or not found:
+        return signature
+    parameters, depth = [""], 0
+    for character in found.group(2):
+        depth += (character in "[(") - (character in "])")
+        if character == "," and depth == 0:
+            parameters.append("")
         else:
-            out.append(("  " if out and out[-1].startswith(("-", "  ")) and line
-                        else "") + escape(line))
-    text = "\n".join(out)
-    return re.sub(r"(?<!\n)\n(- )", r"\n\n\1", text, count=0) if out else ""
+            parameters[-1] += character
+    return (found.group(1) + "".join(f"\n    {p.strip()}," for p in parameters)
+            + "\n" + found.group(3))
 
 
 def signatures(thing, name):
@@ -312,7 +336,7 @@ def signatures(thing, name):
 
 def function_text(thing, name):
     return "".join(
-        f"\n```python\n{signature}\n```\n\n{doc_text(doc)}\n"
+        f"\n```python\n{wrapped(signature)}\n```\n\n{doc_text(doc)}\n"
         for signature, doc in signatures(thing, name))
 
 
@@ -360,6 +384,8 @@ def write_python(out):
     text = f"# Python\n\n{doc_text(ceres_ext.__doc__)}\n"
     functions = classes = ""
     for name in sorted(ceres_ext.__all__):
+        if name == "__version__":
+            continue
         thing = getattr(ceres_ext, name)
         if inspect.isclass(thing):
             classes += class_text(thing, name, docs)

@@ -109,11 +109,11 @@ void ExpectAsCeres(const std::vector<Case>& cases,
     EXPECT_EQ(ours.num_unsuccessful_steps, ceres.num_unsuccessful_steps);
     EXPECT_NEAR(
         ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
-    // If the images have no noise to fit, rounding is the rest.
+    // Where the images have no noise to fit, rounding is what is left.
     EXPECT_NEAR(
         ours.final_cost, ceres.final_cost, 1e-6 * ceres.final_cost + kNothing);
     EXPECT_NEAR(ours.fixed_cost, ceres.fixed_cost, 1e-12 * ceres.fixed_cost);
-    // The current values cost that much.
+    // What is there now costs that much.
     Case after = cases[i];
     const std::vector<double> values = batch.ValuesOf(static_cast<int>(i));
     std::copy_n(values.begin(),
@@ -138,7 +138,7 @@ TEST(SolveBatch, SolvesAsCeresByKind) {
 }
 
 TEST(SolveBatch, SolvesAsCeresWithManifolds) {
-  // 9 values: constant intrinsics, 6 columns; a constant angle and k2, 9.
+  // Of 9 values: constant intrinsics, 6 columns; a constant angle and k2, 9.
   ceres::SubsetManifold constant_intrinsics(9, {6, 7, 8});
   ceres::SubsetManifold some(9, {1, 8});
   for (ceres::Manifold* const manifold : {&constant_intrinsics, &some}) {
@@ -148,7 +148,7 @@ TEST(SolveBatch, SolvesAsCeresWithManifolds) {
     }
     ExpectAsCeres(cases, nullptr, SomeOptions());
   }
-  // 10 values: a turn with and without intrinsics, 9 and 6 columns; none, but
+  // Of 10: a turn with and without intrinsics, 9 and 6 columns; none, but
   // constant values, 10.
   BalCameraManifold turn;
   ceres::ProductManifold<ceres::QuaternionManifold, ceres::SubsetManifold>
@@ -196,7 +196,7 @@ TEST(SolveBatch, SolvesRandomWindowsAsCeres) {
         one.row_is_active[k] = uniform(random) < p_left_out ? 0 : 1;
         one.weights[k] = 0.5 + uniform(random);
       }
-      // A problem without unknowns is not a window.
+      // What has nothing to solve is no window.
       one.point_is_constant[0] = 0;
       std::fill_n(one.row_is_active.begin(), views, uint8_t{1});
       cases.push_back(one);
@@ -370,8 +370,7 @@ TEST(SolveBatch, KeepsBadProblemsToThemselves) {
   }
 }
 
-// Problems that windows do not support are solved by ceres_ext::Solve, and the
-// summary says so.
+// What windows do not support goes through ceres_ext::Solve, and says so.
 TEST(SolveBatch, SolvesOthersOneByOne) {
   std::vector<Case> cases = {MakeCase(3, 30, 3, 9, 1),
                              MakeCase(3, 30, 3, 9, 2)};
