@@ -14,12 +14,21 @@
 // itself, percentiles of --singles; the mean of final costs; windows that ended
 // with other bits than their first copy. Stock's ceres::Problem is made
 // beforehand, which is not counted.
+//
+//   batch_benchmark --window=W10 --machine=cuda --stream_rates=500,5000
+//
+// Windows come at fixed intervals or as a Poisson process, and a
+// ceres_ext::WindowSolver solves them in batches of --stream_batches, up to
+// eight at once. A line each: windows per second, and from a window's coming to
+// its result, the wait for its batch included, the median and the 99th
+// percentile of milliseconds.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <sstream>
@@ -31,6 +40,7 @@
 #include "ceres/solver.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/batch.h"
+#include "ceres_ext/window_solver.h"
 #include "cuda_kernels/model/bal_model.h"
 #include "gflags/gflags.h"
 
@@ -40,7 +50,10 @@ DEFINE_int32(threads, 1, "Threads of the host.");
 DEFINE_int32(count, 0, "Windows in a batch; 0: 4096 W10, 2048 W20, 1024 W50.");
 DEFINE_int32(repeats, 5, "Batches.");
 DEFINE_int32(singles, 50, "Batches of one window.");
-DEFINE_int32(iterations, 10, "Sizes of a window.");
+DEFINE_int32(iterations, 10, "Iterations of a window.");
+DEFINE_string(stream_rates, "", "Windows per second that arrive, a list.");
+DEFINE_string(stream_batches, "1,4,16", "Windows of a submission, a list.");
+DEFINE_double(stream_seconds, 2.0, "Seconds during which they arrive.");
 
 namespace ceres_ext {
 namespace {
@@ -169,28 +182,34 @@ struct Run {
   BatchSummary summary;
 };
 
+// The windows as a batch that refers to them.
+ProblemBatch BatchOf(Windows* windows) {
+  ProblemBatch batch;
+  ArrayProblem::Parameters points;
+  points.values = windows->points.data();
+  points.num_blocks = windows->point_begin.back();
+  points.size = 3;
+  points.is_constant = windows->size.has_constant_points
+                           ? windows->point_is_constant.data()
+                           : nullptr;
+  const int c = batch.problem.AddParameters(
+      {windows->cameras.data(), windows->camera_begin.back(), 9});
+  const int p = batch.problem.AddParameters(points);
+  batch.problem.AddResiduals<BalReprojectionError>(
+      windows->row_begin.back(),
+      windows->observations.data(),
+      {{c, windows->camera_id.data()}, {p, windows->point_id.data()}});
+  batch.num_problems = windows->count;
+  batch.parameter_begin = {windows->camera_begin.data(),
+                           windows->point_begin.data()};
+  batch.residual_begin = {windows->row_begin.data()};
+  return batch;
+}
+
 // The batch from its start.
 Run SolveAll(const Windows& start, DeviceType device) {
   Windows windows = start;
-  ProblemBatch batch;
-  ArrayProblem::Parameters points;
-  points.values = windows.points.data();
-  points.num_blocks = windows.point_begin.back();
-  points.size = 3;
-  points.is_constant = windows.size.has_constant_points
-                           ? windows.point_is_constant.data()
-                           : nullptr;
-  const int c = batch.problem.AddParameters(
-      {windows.cameras.data(), windows.camera_begin.back(), 9});
-  const int p = batch.problem.AddParameters(points);
-  batch.problem.AddResiduals<BalReprojectionError>(
-      windows.row_begin.back(),
-      windows.observations.data(),
-      {{c, windows.camera_id.data()}, {p, windows.point_id.data()}});
-  batch.num_problems = windows.count;
-  batch.parameter_begin = {windows.camera_begin.data(),
-                           windows.point_begin.data()};
-  batch.residual_begin = {windows.row_begin.data()};
+  ProblemBatch batch = BatchOf(&windows);
   Options ext_options;
   ext_options.device = device;
   ext_options.fallback = FALLBACK_REFUSE;
@@ -311,6 +330,130 @@ void Measure(const Size& size, const std::string& machine) {
   std::fflush(stdout);
 }
 
+// Seconds at which windows come, `rate` a second on average.
+std::vector<double> Arrivals(double rate, bool is_poisson) {
+  std::mt19937 random(1);
+  std::exponential_distribution<double> gap(rate);
+  std::vector<double> arrivals;
+  for (double t = 0.0; t < FLAGS_stream_seconds;) {
+    arrivals.push_back(t);
+    t += is_poisson ? gap(random) : 1.0 / rate;
+  }
+  return arrivals;
+}
+
+// A submission of a stream.
+struct Flight {
+  Windows windows;
+  ProblemBatch batch;
+  WindowSolver::Ticket ticket = 0;  // 0: free
+  size_t first = 0;                 // of its windows
+};
+
+// Windows come at a rate and are solved in batches as they fill: how long each
+// waits and is solved.
+void Stream(const Size& size,
+            const std::string& machine,
+            double rate,
+            int batch_size,
+            bool is_poisson) {
+  constexpr int kFlights = 8;
+  const Windows start = MakeWindows(size, batch_size);
+  WindowCapacity capacity;
+  capacity.num_cameras = size.num_cameras;
+  capacity.num_points = size.num_points;
+  capacity.num_rows = int64_t{size.num_points} * size.views;
+  capacity.num_problems = batch_size;
+  capacity.num_submissions = kFlights;
+  Options ext_options;
+  ext_options.device = machine == "cuda" ? DEVICE_CUDA : DEVICE_HOST;
+  ext_options.fallback = FALLBACK_REFUSE;
+  std::string error;
+  // Outlives the solver, which may have some in flight at the end.
+  std::vector<Flight> flights(kFlights);
+  const auto solver = WindowSolver::Create(
+      SolverOptions(FLAGS_threads), ext_options, capacity, &error);
+  if (solver == nullptr) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+    return;
+  }
+  for (Flight& flight : flights) {
+    flight.windows = start;
+    flight.batch = BatchOf(&flight.windows);
+  }
+  BatchSummary summary;
+  // Starts the device.
+  solver->Wait(solver->Submit(flights[0].batch, &error), &summary);
+  const std::vector<double> arrivals = Arrivals(rate, is_poisson);
+  const size_t n = arrivals.size() / batch_size * batch_size;
+  std::vector<double> latency;
+  latency.reserve(n);
+  size_t next = 0;
+  const double begin = Seconds();
+  double now = 0.0;
+  // More is offered than solved where it takes three times as long.
+  while (latency.size() < n && now < 3.0 * FLAGS_stream_seconds) {
+    for (Flight& flight : flights) {
+      now = Seconds() - begin;
+      if (flight.ticket != 0 &&
+          solver->Poll(flight.ticket, &summary) == WindowSolver::State::kDone) {
+        now = Seconds() - begin;
+        flight.ticket = 0;
+        for (int i = 0; i < batch_size; ++i) {
+          latency.push_back(1e3 * (now - arrivals[flight.first + i]));
+        }
+      }
+      if (flight.ticket == 0 && next < n &&
+          now >= arrivals[next + batch_size - 1]) {
+        flight.first = next;
+        next += batch_size;
+        std::copy(start.cameras.begin(),
+                  start.cameras.end(),
+                  flight.windows.cameras.begin());
+        std::copy(start.points.begin(),
+                  start.points.end(),
+                  flight.windows.points.begin());
+        flight.ticket = solver->Submit(flight.batch, &error);
+      }
+    }
+  }
+  std::printf(
+      "{\"window\": \"%s\", \"machine\": \"%s\", \"arrivals\": \"%s\", "
+      "\"batch\": %d, \"offered_per_second\": %.1f, "
+      "\"windows_per_second\": %.1f, \"latency_ms_p50\": %.3f, "
+      "\"latency_ms_p99\": %.3f, \"windows\": %lld, \"device\": \"%s\"}\n",
+      size.name.c_str(),
+      machine.c_str(),
+      is_poisson ? "poisson" : "fixed",
+      batch_size,
+      rate,
+      static_cast<double>(latency.size()) / now,
+      Percentile(latency, 0.5),
+      Percentile(latency, 0.99),
+      static_cast<long long>(latency.size()),
+      solver->device().c_str());
+  std::fflush(stdout);
+}
+
+std::vector<double> Numbers(const std::string& list) {
+  std::istringstream stream(list);
+  std::vector<double> numbers;
+  for (std::string word; std::getline(stream, word, ',');) {
+    numbers.push_back(std::atof(word.c_str()));
+  }
+  return numbers;
+}
+
+void StreamAll(const Size& size, const std::string& machine) {
+  for (const double rate : Numbers(FLAGS_stream_rates)) {
+    for (const double batch_size : Numbers(FLAGS_stream_batches)) {
+      for (const bool is_poisson : {false, true}) {
+        Stream(size, machine, rate, static_cast<int>(batch_size), is_poisson);
+      }
+    }
+  }
+}
+
 bool Names(const std::string& list, const std::string& name) {
   std::istringstream stream(list);
   for (std::string word; std::getline(stream, word, ',');) {
@@ -330,7 +473,11 @@ int main(int argc, char** argv) {
     for (const char* const machine : {"cuda", "host", "stock"}) {
       if (ceres_ext::Names(FLAGS_window, size.name) &&
           ceres_ext::Names(FLAGS_machine, machine)) {
-        ceres_ext::Measure(size, machine);
+        if (FLAGS_stream_rates.empty()) {
+          ceres_ext::Measure(size, machine);
+        } else if (std::string(machine) != "stock") {
+          ceres_ext::StreamAll(size, machine);
+        }
       }
     }
   }

@@ -217,7 +217,7 @@ class BatchSolve {
     windows.SetMemory(piece->inputs.data(), piece->outputs.data());
     std::vector<WindowPacker::Scratch> scratch(context_->num_threads());
     ForEach(end - begin, kWindowsPerTask, [&](int64_t e, int slot) {
-      windows.Pack(begin + e, piece->on_device != nullptr, &scratch[slot]);
+      windows.Pack(begin + e, &scratch[slot]);
     });
     windows.ListWindows();
   }

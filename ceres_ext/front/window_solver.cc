@@ -160,22 +160,19 @@ class WindowSolver::Impl {
       is_ending_ = true;
     }
     work_.notify_all();
-    std::vector<Lane*> in_order;
-    for (const auto& lane : lanes_) {
-      in_order.push_back(lane.get());
-    }
-    std::sort(in_order.begin(), in_order.end(), [](Lane* a, Lane* b) {
-      return a->ticket < b->ticket;
-    });
     for (std::thread& thread : threads_) {
       thread.join();
     }
-    for (Lane* const lane : in_order) {
+    // In the order of submission.
+    std::sort(lanes_.begin(), lanes_.end(), [](const auto& a, const auto& b) {
+      return a->ticket < b->ticket;
+    });
+    for (const auto& lane : lanes_) {
       if (lane->on_device != nullptr && lane->is_on_device) {
         // Whatever has become of it.
         static_cast<void>(lane->on_device->Wait(&lane->piece));
       }
-      LeaveDevice(lane);
+      LeaveDevice(lane.get());
     }
   }
 
@@ -478,6 +475,11 @@ class WindowSolver::Impl {
       }
       return true;
     });
+    if (failure.has_happened()) {
+      for (const int64_t i : lane->piece.windows()) {
+        AssignOrShorten(failure.sentence(), &lane->summary.problems[i].message);
+      }
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     Enqueue(lane);
   }
@@ -493,7 +495,7 @@ class WindowSolver::Impl {
 
   void Give(Lane* lane, BatchSummary* summary) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    lane->summary.device = device_;
+    AssignOrShorten(device_.c_str(), &lane->summary.device);
     lane->summary.total_time_in_seconds = lane->clock.seconds();
     lane->summary.num_windows =
         std::count_if(lane->summary.problems.begin(),

@@ -215,14 +215,14 @@ class Solver {
   Solver(const Solver&) = delete;
   Solver& operator=(const Solver&) = delete;
 
-  int64_t Submit(nb::object problem,
+  int64_t Submit(nb::handle_t<Problem> problem,
                  nb::object parameter_begin,
                  nb::object residual_begin,
                  nb::object parameter_is_active,
                  nb::object residual_is_active) {
     auto* const of_problem = nb::cast<Problem*>(problem);
     auto flight = std::make_unique<Flight>();
-    flight->problem = problem;
+    flight->problem = nb::borrow(problem);
     flight->lock = std::make_unique<Problem::Lock>(of_problem);
     flight->batch = MakeBatch(*of_problem,
                               parameter_begin,
