@@ -1009,19 +1009,29 @@ class WindowSolve {
     return is_definite;
   }
 
-  // Rows begin ... n of S, a warp each.
+  // Rows first ... n of S, several at a time, so that their loads are under way
+  // together; neighbours in a warp have neighbouring columns.
   CERES_EXT_WINDOW void CopyPanel(const Panel& panel, int end, bool is_back) {
+    constexpr int kAtOnce = 8;
     const int lane = team_->rank() % team_->warp_size();
     const int warp = team_->rank() / team_->warp_size();
-    for (int r = panel.first + warp; r <= n_;
-         r += team_->size() / team_->warp_size()) {
-      double* const row = schur_ + At(r, 0);
-      for (int c = panel.first + lane; c < end && c <= r;
-           c += team_->warp_size()) {
-        if (is_back) {
-          row[c] = *panel.To(r, c);
-        } else {
-          *panel.To(r, c) = row[c];
+    const int num_warps = team_->size() / team_->warp_size();
+    for (int c = panel.first + lane; c < end; c += team_->warp_size()) {
+      for (int r0 = panel.first + warp; r0 <= n_; r0 += kAtOnce * num_warps) {
+        double values[kAtOnce] = {};
+        CERES_EXT_WINDOW_UNROLL
+        for (int k = 0; k < kAtOnce; ++k) {
+          const int r = r0 + k * num_warps;
+          if (r <= n_ && c <= r) {
+            values[k] = is_back ? *panel.To(r, c) : schur_[At(r, c)];
+          }
+        }
+        CERES_EXT_WINDOW_UNROLL
+        for (int k = 0; k < kAtOnce; ++k) {
+          const int r = r0 + k * num_warps;
+          if (r <= n_ && c <= r) {
+            *(is_back ? schur_ + At(r, c) : panel.To(r, c)) = values[k];
+          }
         }
       }
     }
