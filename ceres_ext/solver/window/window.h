@@ -61,10 +61,11 @@ inline constexpr int64_t kMaxTeamBytes = 227 * 1024 - kHeadBytes;
 // Columns of S that a panel has at most where S is in main memory.
 inline constexpr int kMaxPanelColumns = 48;
 
-// Doubles of a row in a chunk: Jc 2 x columns, Jp 2 x 3, r and r' of 2; odd,
-// so that equal places of neighbours are in different banks.
+// Doubles of a row in a chunk: Jc 2 x columns, Jp 2 x 3, r and r' of 2. Pairs
+// are loaded at once, and their number is odd, so that equal places of
+// neighbours are in different banks.
 CERES_EXT_HOST_DEVICE constexpr int WindowRowSize(int num_columns) {
-  return 2 * num_columns + 11;
+  return 2 * (num_columns + 5 + num_columns % 2);
 }
 CERES_EXT_HOST_DEVICE constexpr int64_t PackedTriangle(int64_t n) {
   return n * (n + 1) / 2;
@@ -74,6 +75,8 @@ CERES_EXT_HOST_DEVICE constexpr int64_t PackedTriangle(int64_t n) {
 struct TeamLayout {
   static constexpr int kState = 15;  // CameraState<double>
   static constexpr int kLocal = 9;
+  // A TrustRegion and what is decided of it.
+  static constexpr int kRegion = (sizeof(TrustRegion) + 7) / 8 + 1;
 
   CERES_EXT_HOST_DEVICE TeamLayout(int num_columns,
                                    int num_cameras,
@@ -83,7 +86,7 @@ struct TeamLayout {
     const int64_t n = int64_t{num_columns} * num_cameras;
     const int64_t points = int64_t{kWordPoints} * chunk_words;
     int64_t end = 0;
-    region = Take((sizeof(TrustRegion) + 7) / 8 + 1, &end);
+    region = Take(kRegion, &end);
     states = Take(int64_t{kState} * num_cameras, &end);
     rotation_maps = Take(int64_t{12} * num_cameras, &end);
     squared_norms = Take(n, &end);
@@ -91,6 +94,7 @@ struct TeamLayout {
     masks = Take(int64_t{chunk_words} * num_cameras, &end);
     table = Take(points / 4 * num_cameras, &end);
     factors = Take(9 * points, &end);
+    end += end % 2;  // for pairs
     // A chunk, a panel of S, and what a step takes are never there at once.
     const int64_t of_chunk = int64_t{WindowRowSize(num_columns)} * chunk_rows;
     const int64_t of_step = int64_t{kState + kLocal} * num_cameras;
@@ -225,7 +229,8 @@ struct WindowScratch {
                                       bool is_shared) {
     const int64_t n = int64_t{num_columns} * counts.num_cameras;
     exchange = 0;
-    step = exchange + 1 + 2 * kValues * kMaxBlocks;
+    decision = exchange + 1 + 2 * kValues * kMaxBlocks;
+    step = decision + TeamLayout::kRegion;
     new_cameras = step + n;
     scales = new_cameras + int64_t{camera_size} * counts.num_cameras;
     constant_states = scales + n;
@@ -233,7 +238,8 @@ struct WindowScratch {
               int64_t{TeamLayout::kState} * counts.num_constant_cameras;
     schur = records + int64_t{kRecord} * counts.num_points;
     costs = schur + (has_schur && !is_shared ? 0 : PackedTriangle(n + 1));
-    items = costs + (is_shared ? counts.num_rows : 0);
+    items = costs +
+            (is_shared ? int64_t{counts.chunk_rows} * counts.num_chunks : 0);
     chunk_masks =
         items + (is_shared ? int64_t{kItem} * counts.all_points() : 0);
     masks_size = int64_t{counts.chunk_words} * counts.num_cameras;
@@ -243,6 +249,7 @@ struct WindowScratch {
   }
 
   int64_t exchange;
+  int64_t decision;
   int64_t step;
   int64_t new_cameras;
   int64_t scales;

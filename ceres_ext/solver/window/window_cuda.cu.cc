@@ -56,13 +56,26 @@ class BlockTeam {
     }
   }
 
+  static constexpr int kWarp = kWarpSize;
   __device__ int warp_size() const { return kWarpSize; }
+  __device__ void WarpBarrier() const { __syncwarp(); }
+  // Bit l: the value in lane l.
+  __device__ static uint64_t Ballot(bool value) {
+    return __ballot_sync(kernels::kFullWarp, value ? 1 : 0);
+  }
   __device__ static double InverseSqrt(double value) {
 #ifdef __CUDACC__
     return rsqrt(value);
 #else
     return 1.0 / sqrt(value);
 #endif
+  }
+
+  static constexpr bool kLoadsPairs = true;
+  __device__ static void LoadPair(const double* from, double* x, double* y) {
+    const double2 pair = *reinterpret_cast<const double2*>(from);
+    *x = pair.x;
+    *y = pair.y;
   }
 
   // Then the compiler loads from shared memory without asking where it is.
@@ -96,6 +109,17 @@ class BlockTeam {
     }
     __syncthreads();
     return sum;
+  }
+
+  // Over num_slices neighbours, a power of 2, by a tree; valid in each.
+  template <int n>
+  __device__ static void SumSlices(double (&values)[n], int num_slices) {
+    for (int offset = num_slices / 2; offset > 0; offset /= 2) {
+#pragma unroll
+      for (int i = 0; i < n; ++i) {
+        values[i] += __shfl_xor_sync(kernels::kFullWarp, values[i], offset);
+      }
+    }
   }
 
   template <int n>

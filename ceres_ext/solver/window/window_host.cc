@@ -36,9 +36,19 @@ class HostTeam {
   static T* Own(T* pointer) {
     return pointer;
   }
+  static constexpr int kWarp = 1;
+  static void WarpBarrier() {}
+  static uint64_t Ballot(bool value) { return value ? 1 : 0; }
+  static constexpr bool kLoadsPairs = false;
+  static void LoadPair(const double* from, double* x, double* y) {
+    *x = from[0];
+    *y = from[1];
+  }
   static int warp_size() { return 1; }
   static double InverseSqrt(double value) { return 1.0 / std::sqrt(value); }
   static double Sum(double value) { return value; }
+  template <int n>
+  static void SumSlices(double (&)[n], int /*num_slices*/) {}
   template <int n>
   static void BlockMax(double (&)[n]) {}
   template <int n>

@@ -22,8 +22,8 @@
 // memory, then all blocks add the parts in the order of the chunks; costs of
 // rows and points likewise, in the order in which the threads of one block
 // would have added them. So the bits do not depend on the number of blocks.
-// Cameras, decisions and the sums over them are each block's own, the same in
-// all. The first block factorises S.
+// Cameras and the sums over them are each block's own, the same in all. The
+// first block factorises S and decides.
 //
 // Traffic: of main memory 28 bytes a row and 24 a point in each of three
 // passes, and 120 a point for its L and step.
@@ -32,10 +32,11 @@
 // num_blocks() and their Join(), a barrier of all. Valid in all threads, and
 // barriers too, Sum (of a block, in one order), BlockMax and Max (of all
 // blocks; NaN where one is). warp_size(), Or on bits, FirstBit, InverseSqrt,
-// and Own, which says that a pointer is into the block's memory.
-// kTile<columns>, the columns of a tile of S, and its rows: kTall<columns>
-// where points are added, kTile where columns of a camera are taken from it,
-// kHigh<tile> where those of a panel are. kWidth<tile> and kSavedRows (below).
+// SumSlices (over neighbours of a warp, in one order), and Own, which says that
+// a pointer is into the block's memory. kTile<columns>, the columns of a tile
+// of S, and its rows: kTall<columns> where points are added, kTile where
+// columns of a camera are taken from it, kHigh<tile> where those of a panel
+// are. kWidth<tile> and kSavedRows (below).
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 
@@ -120,6 +121,7 @@ class WindowSolve {
     schur_ = has_schur ? memory + at.schur : shared_schur_;
     right_hand_side_ = schur_ + At(n_, 0);
     step_ = w_.scratch + scratch.step;
+    decision_ = w_.scratch + scratch.decision;
     costs_ = w_.scratch + scratch.costs;
     items_ = w_.scratch + scratch.items;
     chunk_masks_ =
@@ -196,7 +198,11 @@ class WindowSolve {
     double x_norm = 0.0;
     double step_norm = 0.0;
   };
-  // Places in a row of a chunk.
+  // Places in a row of a chunk. Jc is one row after the other, or column by
+  // column where two values are loaded at once.
+  CERES_EXT_WINDOW static constexpr int Place(int i, int c) {
+    return Team::kLoadsPairs ? 2 * c + i : kColumns * i + c;
+  }
   static constexpr int kPointJacobian = 2 * kColumns;
   static constexpr int kResidual = kPointJacobian + 6;
   static constexpr int kReduced = kResidual + 2;
@@ -213,16 +219,33 @@ class WindowSolve {
     return team_->num_blocks() * team_->size();
   }
 
-  // What rank 0 decides, in all threads of the block.
+  // What the first thread decides, in all threads. The state of the region goes
+  // with it.
   template <typename Function>
   CERES_EXT_WINDOW int32_t Decide(const Function& function) {
-    if (team_->rank() == 0) {
+    if (Member() == 0) {
       *verdict_ = static_cast<int32_t>(function());
     }
     team_->Barrier();
+    if (is_shared_) {
+      ShareDecision();
+    }
     const int32_t verdict = *verdict_;
     team_->Barrier();
     return verdict;
+  }
+  CERES_EXT_WINDOW void ShareDecision() {
+    auto* const here = reinterpret_cast<double*>(region_);
+    for (int e = team_->rank(); e < TeamLayout::kRegion && team_->block() == 0;
+         e += team_->size()) {
+      decision_[e] = here[e];
+    }
+    team_->Join();
+    for (int e = team_->rank(); e < TeamLayout::kRegion && team_->block() != 0;
+         e += team_->size()) {
+      here[e] = decision_[e];
+    }
+    team_->Barrier();
   }
 
   CERES_EXT_WINDOW bool Varies(int camera, int column) const {
@@ -310,8 +333,10 @@ class WindowSolve {
       corrector.template CorrectJacobian<2, 3>(r, by_point);
       corrector.template CorrectResidual<2>(r);
     }
-    for (int e = 0; e < 2 * kColumns; ++e) {
-      row[e] = jacobian[e];
+    for (int i = 0; i < 2; ++i) {
+      for (int c = 0; c < kColumns; ++c) {
+        row[Place(i, c)] = jacobian[kColumns * i + c];
+      }
     }
     for (int e = 0; e < 6; ++e) {
       row[kPointJacobian + e] = by_point[e];
@@ -430,26 +455,44 @@ class WindowSolve {
                                         int b,
                                         double* y0,
                                         double* y1,
-                                        double (*sum)[kWidth]) {
-    const double* const ai = row_i + kPointJacobian;
-    const double* const aj = row_j + kPointJacobian;
-    const double m00 = same - (ai[0] * aj[0] + ai[1] * aj[1] + ai[2] * aj[2]);
-    const double m01 = -(ai[0] * aj[3] + ai[1] * aj[4] + ai[2] * aj[5]);
-    const double m10 = -(ai[3] * aj[0] + ai[4] * aj[1] + ai[5] * aj[2]);
-    const double m11 = same - (ai[3] * aj[3] + ai[4] * aj[4] + ai[5] * aj[5]);
+                                        double* sum) {
+    double ai[6];
+    double aj[6];
+    for (int e = 0; e < 6; e += 2) {
+      Team::LoadPair(row_i + kPointJacobian + e, ai + e, ai + e + 1);
+      Team::LoadPair(row_j + kPointJacobian + e, aj + e, aj + e + 1);
+    }
+    const double m00 = same - ai[0] * aj[0] - ai[1] * aj[1] - ai[2] * aj[2];
+    const double m01 = -ai[0] * aj[3] - ai[1] * aj[4] - ai[2] * aj[5];
+    const double m10 = -ai[3] * aj[0] - ai[4] * aj[1] - ai[5] * aj[2];
+    const double m11 = same - ai[3] * aj[3] - ai[4] * aj[4] - ai[5] * aj[5];
     for (int c = 0; c < kTile; ++c) {
-      const double j0 = row_j[kTile * b + c];
-      const double j1 = row_j[kColumns + kTile * b + c];
+      double j0;
+      double j1;
+      LoadColumn(row_j, kTile * b + c, &j0, &j1);
       y0[c] = m00 * j0 + m01 * j1;
       y1[c] = m10 * j0 + m11 * j1;
     }
     CERES_EXT_WINDOW_UNROLL
     for (int r = 0; r < kTall; ++r) {
-      const double x0 = row_i[kTall * a + r];
-      const double x1 = row_i[kColumns + kTall * a + r];
+      double x0;
+      double x1;
+      LoadColumn(row_i, kTall * a + r, &x0, &x1);
       for (int c = 0; c < kWidth; ++c) {
-        sum[r][c] += x0 * y0[c] + x1 * y1[c];
+        sum[kWidth * r + c] += x0 * y0[c];
+        sum[kWidth * r + c] += x1 * y1[c];
       }
+    }
+  }
+  CERES_EXT_WINDOW static void LoadColumn(const double* row,
+                                          int c,
+                                          double* x0,
+                                          double* x1) {
+    if constexpr (Team::kLoadsPairs) {
+      Team::LoadPair(row + 2 * c, x0, x1);
+    } else {
+      *x0 = row[c];
+      *x1 = row[kColumns + c];
     }
   }
 
@@ -470,28 +513,70 @@ class WindowSolve {
     return {part, part + At(n_, 0), vectors, vectors + n_};
   }
 
-  // The sum over the rows of a chunk of a tile of block (i, j) of S, i >= j.
-  CERES_EXT_WINDOW void AddTile(int i, int j, int a, int b, double* schur) {
-    double sum[kTall][kWidth] = {};
+  // A tile of S, of block (i, j), i >= j.
+  struct Tile {
+    int i;
+    int j;
+    int a;  // rows kTall a ...
+    int b;  // columns kTile b ...
+  };
+  static constexpr int kSide = kColumns / kTile;
+  static constexpr int kTiles = kSide * (kColumns / kTall);  // of a block
+
+  // Tile number t. Blocks are numbered by their distance from the diagonal:
+  // neighbours in a warp have about as many points.
+  CERES_EXT_WINDOW Tile TileOf(int t) const {
+    const int num_cameras = w_.counts.num_cameras;
+    const int from_end =
+        static_cast<int>(PackedTriangle(num_cameras)) - 1 - t / kTiles;
+    const int root = TriangularRoot(from_end);
+    const int j = root - (from_end - static_cast<int>(PackedTriangle(root)));
+    return {j + num_cameras - 1 - root, j, t % kTiles / kSide, t % kSide};
+  }
+
+  // Of the points of a word those of a slice: every num_slices-th.
+  CERES_EXT_WINDOW static uint64_t Slice(uint64_t points,
+                                         int slice,
+                                         int num_slices) {
+    uint64_t every = 1;
+    for (int bits = num_slices; bits < kWordPoints; bits *= 2) {
+      every |= every << bits;
+    }
+    return points & (every << slice);
+  }
+
+  // The sum over the rows of a chunk of a tile, which num_slices neighbours of
+  // a warp share. All threads of the warp call it.
+  CERES_EXT_WINDOW void AddTile(
+      int t, int num_tiles, int slice, int num_slices, double* schur) {
+    const Tile tile = TileOf(t < num_tiles ? t : 0);
+    // On the diagonal some tiles are above it.
+    const bool is_tile =
+        t < num_tiles &&
+        (tile.i != tile.j || kTile * tile.b < kTall * (tile.a + 1));
+    double sum[kTall * kWidth] = {};
     double y0[kWidth] = {};
     double y1[kWidth] = {};
-    const double same = i == j ? 1.0 : 0.0;
+    const double same = tile.i == tile.j ? 1.0 : 0.0;
     const double* const rows = Team::Own(rows_);
     const uint64_t* masks = Team::Own(masks_);
-    const uint16_t* of_i = Team::Own(table_) + chunk_points_ * i;
-    const uint16_t* of_j = Team::Own(table_) + chunk_points_ * j;
+    const uint16_t* of_i = Team::Own(table_) + chunk_points_ * tile.i;
+    const uint16_t* of_j = Team::Own(table_) + chunk_points_ * tile.j;
     bool is_empty = true;
-    for (int word = 0; word < w_.counts.chunk_words; ++word) {
-      uint64_t points = masks[i] & masks[j];
+    for (int word = 0; is_tile && word < w_.counts.chunk_words; ++word) {
+      uint64_t points = masks[tile.i] & masks[tile.j];
       is_empty = is_empty && points == 0;
+      if (num_slices > 1) {
+        points = Slice(points, slice, num_slices);
+      }
       while (points != 0) {
         const int p = Team::FirstBit(points);
         points &= points - 1;
         AddPoint(rows + kRow * of_i[p],
                  rows + kRow * of_j[p],
                  same,
-                 a,
-                 b,
+                 tile.a,
+                 tile.b,
                  y0,
                  y1,
                  sum);
@@ -500,87 +585,102 @@ class WindowSolve {
       of_i += kWordPoints;
       of_j += kWordPoints;
     }
-    if (is_empty) {
+    // The same for all threads.
+    if (num_slices > 1) {
+      Team::SumSlices(sum, num_slices);
+    }
+    if (is_empty || slice != 0) {
       return;
     }
-    const int r0 = kColumns * i + kTall * a;
-    const int c0 = kColumns * j + kTile * b;
+    const int r0 = kColumns * tile.i + kTall * tile.a;
+    const int c0 = kColumns * tile.j + kTile * tile.b;
     CERES_EXT_WINDOW_UNROLL
     for (int r = 0; r < kTall; ++r) {
       double* const to = schur + At(r0 + r, c0);
       for (int c = 0; c < kTile; ++c) {
         if (c0 + c <= r0 + r) {
-          to[c] = is_shared_ ? sum[r][c] : to[c] + sum[r][c];
+          const double value = sum[kWidth * r + c];
+          to[c] = is_shared_ ? value : to[c] + value;
         }
       }
     }
   }
 
-  // The same for kTile elements of camera i's right-hand side, gradient and
+  // The same for kTile elements of a camera's right-hand side, gradient and
   // squared norms of columns.
-  CERES_EXT_WINDOW void AddVectors(int i, int a, const Target& to) {
-    double reduced[kTile] = {};
-    double gradient[kTile] = {};
-    double norms[kTile] = {};
-    for (int word = 0; word < w_.counts.chunk_words; ++word) {
+  CERES_EXT_WINDOW void AddVectors(
+      int t, int num_vectors, int slice, int num_slices, const Target& to) {
+    const int i = (t < num_vectors ? t : 0) / kSide;
+    const int a = t % kSide;
+    double sum[3 * kTile] = {};
+    for (int word = 0; t < num_vectors && word < w_.counts.chunk_words;
+         ++word) {
       const uint16_t* const of_i =
           Team::Own(table_) + chunk_points_ * i + kWordPoints * word;
-      for (uint64_t points =
-               Team::Own(masks_)[w_.counts.num_cameras * word + i];
-           points != 0;
-           points &= points - 1) {
+      uint64_t points = Team::Own(masks_)[w_.counts.num_cameras * word + i];
+      if (num_slices > 1) {
+        points = Slice(points, slice, num_slices);
+      }
+      for (; points != 0; points &= points - 1) {
         const double* const row =
             Team::Own(rows_) + kRow * of_i[Team::FirstBit(points)];
         for (int r = 0; r < kTile; ++r) {
-          const double x0 = row[kTile * a + r];
-          const double x1 = row[kColumns + kTile * a + r];
-          reduced[r] += x0 * row[kReduced] + x1 * row[kReduced + 1];
-          gradient[r] += x0 * row[kResidual] + x1 * row[kResidual + 1];
-          norms[r] += x0 * x0 + x1 * x1;
+          double x0;
+          double x1;
+          LoadColumn(row, kTile * a + r, &x0, &x1);
+          sum[r] += x0 * row[kReduced] + x1 * row[kReduced + 1];
+          sum[kTile + r] += x0 * row[kResidual] + x1 * row[kResidual + 1];
+          sum[2 * kTile + r] += x0 * x0 + x1 * x1;
         }
       }
+    }
+    // The same for all threads.
+    if (num_slices > 1) {
+      Team::SumSlices(sum, num_slices);
+    }
+    if (t >= num_vectors || slice != 0) {
+      return;
     }
     for (int r = 0; r < kTile; ++r) {
       const int c = kColumns * i + kTile * a + r;
       if (is_shared_) {
-        to.right_hand_side[c] = reduced[r];
-        to.gradient[c] = gradient[r];
-        to.squared_norms[c] = norms[r];
+        to.right_hand_side[c] = sum[r];
+        to.gradient[c] = sum[kTile + r];
+        to.squared_norms[c] = sum[2 * kTile + r];
       } else {
-        to.right_hand_side[c] -= reduced[r];
-        to.gradient[c] += gradient[r];
-        to.squared_norms[c] += norms[r];
+        to.right_hand_side[c] -= sum[r];
+        to.gradient[c] += sum[kTile + r];
+        to.squared_norms[c] += sum[2 * kTile + r];
       }
     }
   }
 
   CERES_EXT_WINDOW_PHASE void AddTiles(int chunk, bool is_last) {
-    constexpr int kSide = kColumns / kTile;
-    constexpr int kTiles = kSide * (kColumns / kTall);
     const Target to = TargetOf(chunk);
-    const int num_cameras = w_.counts.num_cameras;
-    const int num_vectors = num_cameras * kSide;
-    // Blocks by their distance from the diagonal: neighbours in a warp have
-    // about as many points.
-    const int num_blocks = static_cast<int>(PackedTriangle(num_cameras));
-    const int num_tiles = is_last ? 0 : num_blocks * kTiles;
-    for (int t = team_->rank(); t < num_tiles + num_vectors;
-         t += team_->size()) {
-      if (t >= num_tiles) {
-        AddVectors((t - num_tiles) / kSide, (t - num_tiles) % kSide, to);
-        continue;
-      }
-      const int block = t / kTiles;
-      const int a = t % kTiles / kSide;
-      const int b = t % kSide;
-      const int from_end = num_blocks - 1 - block;
-      const int root = TriangularRoot(from_end);
-      const int j = root - (from_end - static_cast<int>(PackedTriangle(root)));
-      const int i = j + num_cameras - 1 - root;
-      // On the diagonal some tiles are above it.
-      if (i != j || kTile * b < kTall * (a + 1)) {
-        AddTile(i, j, a, b, to.schur);
-      }
+    const int num_vectors = w_.counts.num_cameras * kSide;
+    const int all_tiles =
+        static_cast<int>(PackedTriangle(w_.counts.num_cameras)) * kTiles;
+    const int num_tiles = is_last ? 0 : all_tiles;
+    // Several threads share a tile where there are threads enough.
+    int num_slices = 1;
+    while (2 * num_slices * (all_tiles + num_vectors) <= team_->size() &&
+           2 * num_slices <= team_->warp_size()) {
+      num_slices *= 2;
+    }
+    // Whole warps.
+    const auto end = [&](int n) {
+      return (num_slices * n + team_->warp_size() - 1) / team_->warp_size() *
+             team_->warp_size();
+    };
+    for (int t = team_->rank(); t < end(num_tiles); t += team_->size()) {
+      AddTile(t / num_slices, num_tiles, t % num_slices, num_slices, to.schur);
+    }
+    // By the last threads, which have the fewest tiles.
+    const int first = team_->size() - team_->warp_size() -
+                      team_->rank() / team_->warp_size() * team_->warp_size() +
+                      team_->rank() % team_->warp_size();
+    for (int t = first; t < end(num_vectors); t += team_->size()) {
+      AddVectors(t / num_slices, num_vectors, t % num_slices, num_slices, to);
     }
   }
 
@@ -603,24 +703,11 @@ class WindowSolve {
     if (is_last) {
       return;
     }
-    const int num_cameras = w_.counts.num_cameras;
-    const int num_words = w_.counts.chunk_words;
-    for (int e = Member(); e < PackedTriangle(n_); e += NumMembers()) {
-      const int r = TriangularRoot(e);
-      const int i = r / kColumns;
-      const int j = (e - static_cast<int>(PackedTriangle(r))) / kColumns;
-      double sum = 0.0;
-      for (int chunk = 0; chunk < num_chunks; ++chunk) {
-        uint64_t common = 0;
-        for (int word = 0; word < num_words; ++word) {
-          const uint64_t* const masks =
-              chunk_masks_ + int64_t{num_cameras} * (num_words * chunk + word);
-          common |= masks[i] & masks[j];
-        }
-        // Without a common point nothing was written.
-        sum += common != 0 ? parts_[part_size_ * chunk + e] : 0.0;
-      }
-      shared_schur_[e] = sum;
+    const int num_blocks =
+        static_cast<int>(PackedTriangle(w_.counts.num_cameras));
+    for (int block = Member() / team_->warp_size(); block < num_blocks;
+         block += NumMembers() / team_->warp_size()) {
+      AddPartsOfBlock(block);
     }
     for (int c = Member(); c < n_; c += NumMembers()) {
       double sum = 0.0;
@@ -650,6 +737,52 @@ class WindowSolve {
       ++r;
     }
     return r;
+  }
+
+  // By a warp. Without a common point nothing was written.
+  CERES_EXT_WINDOW void AddPartsOfBlock(int block) {
+    constexpr int kElements = kColumns * kColumns;
+    constexpr int kPerLane = (kElements + Team::kWarp - 1) / Team::kWarp;
+    const int i = TriangularRoot(block);
+    const int j = block - static_cast<int>(PackedTriangle(i));
+    const int lane = team_->rank() % Team::kWarp;
+    int64_t place[kPerLane];
+    double sum[kPerLane] = {};
+    CERES_EXT_WINDOW_UNROLL
+    for (int k = 0; k < kPerLane; ++k) {
+      const int e = lane + Team::kWarp * k;
+      const int r = kColumns * i + e / kColumns;
+      const int c = kColumns * j + e % kColumns;
+      place[k] = e < kElements && c <= r ? At(r, c) : -1;
+    }
+    const int num_cameras = w_.counts.num_cameras;
+    const int num_words = w_.counts.chunk_words;
+    for (int first = 0; first < w_.counts.num_chunks; first += Team::kWarp) {
+      uint64_t common = 0;
+      if (first + lane < w_.counts.num_chunks) {
+        const uint64_t* const masks =
+            chunk_masks_ + int64_t{num_cameras} * num_words * (first + lane);
+        for (int word = 0; word < num_words; ++word) {
+          common |=
+              masks[num_cameras * word + i] & masks[num_cameras * word + j];
+        }
+      }
+      for (uint64_t chunks = Team::Ballot(common != 0); chunks != 0;
+           chunks &= chunks - 1) {
+        const double* const part =
+            parts_ + part_size_ * (first + Team::FirstBit(chunks));
+        CERES_EXT_WINDOW_UNROLL
+        for (int k = 0; k < kPerLane; ++k) {
+          sum[k] += place[k] >= 0 ? part[place[k]] : 0.0;
+        }
+      }
+    }
+    CERES_EXT_WINDOW_UNROLL
+    for (int k = 0; k < kPerLane; ++k) {
+      if (place[k] >= 0) {
+        shared_schur_[place[k]] = sum[k];
+      }
+    }
   }
 
   // Evaluates at x, eliminates the points and forms S with the radius that the
@@ -687,7 +820,8 @@ class WindowSolve {
         double of_row;
         is_evaluated &= EvaluateRow(k, rows_ + kRow * (k - first_row), &of_row);
         if (is_shared_) {
-          costs_[k] = of_row;
+          costs_[int64_t{w_.counts.chunk_rows} * chunk + k - first_row] =
+              of_row;
         } else {
           cost += of_row;
         }
@@ -704,6 +838,11 @@ class WindowSolve {
       if (is_shared_) {
         for (int m = team_->rank(); m < num_masks; m += team_->size()) {
           chunk_masks_[int64_t{num_masks} * chunk + m] = masks_[m];
+        }
+        for (int k = end_row - first_row + team_->rank();
+             k < w_.counts.chunk_rows;
+             k += team_->size()) {
+          costs_[int64_t{w_.counts.chunk_rows} * chunk + k] = 0.0;
         }
       }
       const int end_varying =
@@ -747,10 +886,9 @@ class WindowSolve {
   CERES_EXT_WINDOW double CostOfRows() const {
     double cost = 0.0;
     for (int chunk = 0; chunk < w_.counts.num_chunks; ++chunk) {
-      const int first_row = w_.point_begin[w_.chunk_begin[chunk]];
-      const int end_row = w_.point_begin[w_.chunk_begin[chunk + 1]];
-      for (int k = first_row + team_->rank(); k < end_row; k += team_->size()) {
-        cost += costs_[k];
+      for (int k = team_->rank(); k < w_.counts.chunk_rows;
+           k += team_->size()) {
+        cost += costs_[int64_t{w_.counts.chunk_rows} * chunk + k];
       }
     }
     return cost;
@@ -811,9 +949,15 @@ class WindowSolve {
   // The step of the cameras, in step_. False where S is not positive definite
   // or the step isn't finite.
   CERES_EXT_WINDOW bool SolveCameras() {
+    bool is_solved = true;
+    if (panel_columns_ > 0) {
+      is_solved = FactorizePanels();
+    } else if (team_->block() == 0) {
+      is_solved = FactorizeHere();
+    }
     double worst[1] = {0.0};
     if (team_->block() == 0) {
-      worst[0] = Factorize() && Substitute() ? 0.0 : 1.0;
+      worst[0] = is_solved && Substitute() ? 0.0 : 1.0;
     }
     team_->Max(worst);
     return worst[0] == 0.0;
@@ -835,38 +979,59 @@ class WindowSolve {
     }
   };
 
-  // S = L L'; the last row becomes L^-1 b. Where S is in main memory a panel
-  // of it is factorised in the block's memory, and what is behind it updated by
-  // all of its columns at once. False where S is not positive definite.
-  CERES_EXT_WINDOW_PHASE bool Factorize() {
-    if (panel_columns_ == 0) {
-      return FactorizeColumns(Packed{schur_}, 0, n_);
-    }
+  // S = L L' in the block's memory; the last row becomes L^-1 b. False where S
+  // is not positive definite.
+  CERES_EXT_WINDOW_PHASE bool FactorizeHere() {
+    return FactorizeColumns(Packed{Team::Own(schur_)}, 0, n_);
+  }
+
+  // The same in main memory. The first block factorises a panel in its own
+  // memory; all take all columns of it from what is behind it.
+  CERES_EXT_WINDOW_PHASE bool FactorizePanels() {
     bool is_definite = true;
     for (int begin = 0; begin < n_; begin += panel_columns_) {
       const int end = begin + panel_columns_ < n_ ? begin + panel_columns_ : n_;
-      const Panel panel{panel_, begin, panel_stride_};
-      CopyPanel(panel, end, /*is_back=*/false);
-      is_definite = FactorizeColumns(panel, begin, end) && is_definite;
-      CopyPanel(panel, end, /*is_back=*/true);
+      const Panel panel{Team::Own(panel_), begin, panel_stride_};
+      if (team_->block() == 0) {
+        CopyPanel(panel, end, /*is_back=*/false);
+        is_definite = FactorizeColumns(panel, begin, end) && is_definite;
+        CopyPanel(panel, end, /*is_back=*/true);
+      }
+      if (is_shared_) {
+        team_->Join();
+        if (team_->block() != 0) {
+          CopyPanel(panel, end, /*is_back=*/false);
+        }
+      }
       UpdateBehind(panel, end);
+      team_->Join();
     }
     return is_definite;
   }
 
-  // Rows begin ... n of S, a warp each.
+  // Rows first ... n of S, several at a time, so that their loads are under way
+  // together; neighbours in a warp have neighbouring columns.
   CERES_EXT_WINDOW void CopyPanel(const Panel& panel, int end, bool is_back) {
+    constexpr int kAtOnce = 8;
     const int lane = team_->rank() % team_->warp_size();
     const int warp = team_->rank() / team_->warp_size();
-    for (int r = panel.first + warp; r <= n_;
-         r += team_->size() / team_->warp_size()) {
-      double* const row = schur_ + At(r, 0);
-      for (int c = panel.first + lane; c < end && c <= r;
-           c += team_->warp_size()) {
-        if (is_back) {
-          row[c] = *panel.To(r, c);
-        } else {
-          *panel.To(r, c) = row[c];
+    const int num_warps = team_->size() / team_->warp_size();
+    for (int c = panel.first + lane; c < end; c += team_->warp_size()) {
+      for (int r0 = panel.first + warp; r0 <= n_; r0 += kAtOnce * num_warps) {
+        double values[kAtOnce] = {};
+        CERES_EXT_WINDOW_UNROLL
+        for (int k = 0; k < kAtOnce; ++k) {
+          const int r = r0 + k * num_warps;
+          if (r <= n_ && c <= r) {
+            values[k] = is_back ? *panel.To(r, c) : schur_[At(r, c)];
+          }
+        }
+        CERES_EXT_WINDOW_UNROLL
+        for (int k = 0; k < kAtOnce; ++k) {
+          const int r = r0 + k * num_warps;
+          if (r <= n_ && c <= r) {
+            *(is_back ? schur_ + At(r, c) : panel.To(r, c)) = values[k];
+          }
         }
       }
     }
@@ -876,44 +1041,33 @@ class WindowSolve {
   // Columns begin ... end - 1, by steps of a camera's.
   template <typename Place>
   CERES_EXT_WINDOW bool FactorizeColumns(const Place& at, int begin, int end) {
-    bool is_definite = true;
+    if (team_->rank() == 0) {
+      *verdict_ = 1;
+    }
     for (int k0 = begin; k0 < end; k0 += kColumns) {
-      // Each thread that has a row below factorises the diagonal block itself:
-      // one barrier less, and nothing to wait for.
-      double l[PackedTriangle(kColumns)];
-      if (k0 + kColumns + team_->rank() <= n_) {
-        is_definite = FactorizeDiagonal(at, k0, l) && is_definite;
-      }
-      for (int r = k0 + kColumns + team_->rank(); r <= n_; r += team_->size()) {
-        SolveRow(l, at.To(r, k0), at.stride());
+      // In the registers of each thread of the first warp, so that none waits
+      // for another.
+      if (team_->rank() < team_->warp_size() && !FactorizeDiagonal(at, k0) &&
+          team_->rank() == 0) {
+        *verdict_ = 0;
       }
       team_->Barrier();
-      if (team_->rank() == 0) {
-        CERES_EXT_WINDOW_UNROLL
-        for (int c = 0; c < kColumns; ++c) {
-          CERES_EXT_WINDOW_UNROLL
-          for (int t = 0; t <= c; ++t) {
-            *at.To(k0 + c, k0 + t) = l[At(c, t)];
-          }
-        }
+      for (int r = k0 + kColumns + team_->rank(); r <= n_; r += team_->size()) {
+        SolveRow(at, k0, r);
       }
+      team_->Barrier();
       UpdateTrailing(at, k0, end);
       team_->Barrier();
     }
-    if (team_->rank() == 0) {
-      *verdict_ = is_definite ? 1 : 0;
-    }
-    team_->Barrier();
-    is_definite = *verdict_ != 0;
+    const bool is_definite = *verdict_ != 0;
     team_->Barrier();
     return is_definite;
   }
 
-  // l = L of the diagonal block at k0, with 1 / L(c, c).
+  // The diagonal block at k0, with 1 / L(c, c), in place.
   template <typename Place>
-  CERES_EXT_WINDOW static bool FactorizeDiagonal(const Place& at,
-                                                 int k0,
-                                                 double* l) {
+  CERES_EXT_WINDOW bool FactorizeDiagonal(const Place& at, int k0) {
+    double l[PackedTriangle(kColumns)];
     CERES_EXT_WINDOW_UNROLL
     for (int r = 0; r < kColumns; ++r) {
       CERES_EXT_WINDOW_UNROLL
@@ -939,26 +1093,40 @@ class WindowSolve {
         }
       }
     }
+    // No other thread reads the block any more.
+    team_->WarpBarrier();
+    if (team_->rank() == 0) {
+      CERES_EXT_WINDOW_UNROLL
+      for (int r = 0; r < kColumns; ++r) {
+        CERES_EXT_WINDOW_UNROLL
+        for (int c = 0; c <= r; ++c) {
+          *at.To(k0 + r, k0 + c) = l[At(r, c)];
+        }
+      }
+    }
     return is_definite;
   }
 
-  // row = row L^-T
-  CERES_EXT_WINDOW static void SolveRow(const double* l,
-                                        double* row,
-                                        int stride) {
+  // Row r of the panel at k0, times L^-T of its diagonal block.
+  template <typename Place>
+  CERES_EXT_WINDOW static void SolveRow(const Place& at, int k0, int r) {
+    double* const row = at.To(r, k0);
     double v[kColumns];
     CERES_EXT_WINDOW_UNROLL
     for (int c = 0; c < kColumns; ++c) {
-      v[c] = row[c * stride];
-      CERES_EXT_WINDOW_UNROLL
-      for (int t = 0; t < c; ++t) {
-        v[c] -= v[t] * l[At(c, t)];
-      }
-      v[c] *= l[At(c, c)];
+      v[c] = row[c * at.stride()];
     }
     CERES_EXT_WINDOW_UNROLL
     for (int c = 0; c < kColumns; ++c) {
-      row[c * stride] = v[c];
+      CERES_EXT_WINDOW_UNROLL
+      for (int t = 0; t < c; ++t) {
+        v[c] -= v[t] * *at.To(k0 + c, k0 + t);
+      }
+      v[c] *= *at.To(k0 + c, k0 + c);
+    }
+    CERES_EXT_WINDOW_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      row[c * at.stride()] = v[c];
     }
   }
 
@@ -1028,16 +1196,17 @@ class WindowSolve {
   CERES_EXT_WINDOW void UpdateBehind(const Panel& panel, int begin) {
     const int lane = team_->rank() % team_->warp_size();
     const int warp = team_->rank() / team_->warp_size();
-    const int num_warps = team_->size() / team_->warp_size();
-    // From below, where rows are long.
-    for (int r0 = n_ - kHigh + 1 - kHigh * warp; r0 > begin - kHigh;
+    const int num_warps = NumMembers() / team_->warp_size();
+    // From below, where rows are long, and those by turns of the blocks.
+    for (int r0 =
+             n_ + 1 - kHigh * (1 + team_->block() + team_->num_blocks() * warp);
+         r0 > begin - kHigh;
          r0 -= kHigh * num_warps) {
       for (int c0 = begin + kTile * lane; c0 < r0 + kHigh && c0 < n_;
            c0 += kTile * team_->warp_size()) {
         UpdateTileBehind(panel, begin, r0, c0);
       }
     }
-    team_->Barrier();
   }
 
   // Rows r0 ... r0 + kHigh - 1, those from begin on.
@@ -1073,17 +1242,21 @@ class WindowSolve {
 
   // L'step = L^-1 b. False where a step isn't finite.
   CERES_EXT_WINDOW_PHASE bool Substitute() {
+    return has_schur_ ? SubstituteIn(Team::Own(schur_)) : SubstituteIn(schur_);
+  }
+  CERES_EXT_WINDOW bool SubstituteIn(double* schur) {
+    double* const right_hand_side = schur + At(n_, 0);
     bool is_finite = true;
     for (int k0 = n_ - kColumns; k0 >= 0; k0 -= kColumns) {
       // Each thread for itself, as above.
       double x[kColumns];
       CERES_EXT_WINDOW_UNROLL
       for (int r = 0; r < kColumns; ++r) {
-        x[r] = right_hand_side_[k0 + r];
+        x[r] = right_hand_side[k0 + r];
       }
       CERES_EXT_WINDOW_UNROLL
       for (int r = kColumns - 1; r >= 0; --r) {
-        const double* const row = schur_ + At(k0 + r, k0);
+        const double* const row = schur + At(k0 + r, k0);
         x[r] *= row[r];
         CERES_EXT_WINDOW_UNROLL
         for (int t = 0; t < r; ++t) {
@@ -1101,9 +1274,9 @@ class WindowSolve {
         double sum = 0.0;
         CERES_EXT_WINDOW_UNROLL
         for (int t = 0; t < kColumns; ++t) {
-          sum += schur_[At(k0 + t, r)] * x[t];
+          sum += schur[At(k0 + t, r)] * x[t];
         }
-        right_hand_side_[r] -= sum;
+        right_hand_side[r] -= sum;
       }
       team_->Barrier();
     }
@@ -1367,6 +1540,7 @@ class WindowSolve {
   double* right_hand_side_;  // the last row of schur_: b, then L^-1 b
   double* step_;             // of the cameras
   // Of a window that blocks share (WindowScratch).
+  double* decision_;
   double* shared_schur_;
   double* costs_;
   double* items_;

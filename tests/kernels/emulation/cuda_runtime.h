@@ -397,6 +397,13 @@ template <typename T>
 T __shfl_sync(unsigned, T value, int lane) {
   return emulation::Exchange(value, lane % 32);
 }
+inline unsigned __ballot_sync(unsigned, int value) {
+  unsigned bits = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    bits |= __shfl_sync(0xffffffffu, value, lane) != 0 ? 1U << lane : 0U;
+  }
+  return bits;
+}
 template <typename T>
 T __ldg(const T* p) {
   return *p;
