@@ -441,10 +441,24 @@ class DeviceWindows {
                          return packed[a].record.counts.num_rows >
                                 packed[b].record.counts.num_rows;
                        });
-      group.grid = ChooseGrid(
-          group.kind, group, machine_->context()->num_multiprocessors());
+      group.grid = ChooseGrid(group.kind,
+                              group,
+                              machine_->context()->num_multiprocessors(),
+                              MaxSharedScratch());
     }
     return groups;
+  }
+
+  // In doubles: 512 MB, and at most a quarter of what the machine may hold.
+  int64_t MaxSharedScratch() const {
+    int64_t size = int64_t{64} << 20;
+    while (size > 0 &&
+           !machine_->context()
+                ->CheckLimit(4 * size * static_cast<int64_t>(sizeof(double)))
+                .ok()) {
+      size /= 2;
+    }
+    return size;
   }
 
   DeviceMachine* const machine_;

@@ -42,10 +42,12 @@ struct WindowGrid {
 };
 
 // As many as the current device runs at once. Several blocks share a window
-// where there are not enough windows for all multiprocessors.
+// where there are not enough windows for all multiprocessors, and the scratch
+// of all that are shared has at most max_shared_scratch doubles.
 WindowGrid ChooseGrid(const WindowKind& kind,
                       const WindowGroup& group,
-                      int num_multiprocessors);
+                      int num_multiprocessors,
+                      int64_t max_shared_scratch);
 
 // All pointers are the device's.
 struct SolveWindowsParams {
