@@ -266,8 +266,13 @@ TEST(SolveBatch, EndsAsCeresForEachReason) {
 
 // The bits of a window are those that it has alone, wherever in a batch it is
 // and however many threads there are.
+// On a device one window alone is solved by a cluster of blocks, and of many
+// each by a block.
 TEST(SolveBatch, HasTheSameBitsInAnyBatch) {
   std::vector<Case> cases = SomeCases(9);
+  // S in main memory.
+  cases.push_back(MakeCase(30, 300, 5, 9, 50));
+  cases.back().camera_is_constant[0] = 1;
   const auto solve = [](const std::vector<Case>& some, int num_threads) {
     Batch batch(some, nullptr);
     ceres::Solver::Options options = SomeOptions();

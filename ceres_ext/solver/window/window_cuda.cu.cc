@@ -273,14 +273,14 @@ Kernel KernelOf(const WindowKind& kind) {
 
 WindowGrid ChooseGrid(const WindowKind& kind,
                       const WindowGroup& group,
-                      int num_multiprocessors) {
+                      int num_multiprocessors,
+                      int64_t max_shared_scratch) {
   WindowGrid grid;
   for (int blocks = kMaxBlocks; blocks > 1; blocks /= 2) {
     // A cluster has a block for each chunk at most.
     if (blocks < 2 * group.max_chunks &&
         group.num_windows * blocks <= num_multiprocessors &&
-        group.num_windows * group.shared_scratch_size * 8 <=
-            kMaxSharedScratchBytes &&
+        group.num_windows * group.shared_scratch_size <= max_shared_scratch &&
         kernels::CanLaunchClusters(KernelOf(kind),
                                    group.num_windows,
                                    blocks,

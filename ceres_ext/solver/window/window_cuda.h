@@ -41,14 +41,13 @@ struct WindowGrid {
   int64_t scratch_size = 0;
 };
 
-// Scratch of all windows that several blocks share, at most.
-inline constexpr int64_t kMaxSharedScratchBytes = int64_t{512} << 20;
-
 // As many as the current device runs at once. Several blocks share a window
-// where there are not enough windows for all multiprocessors.
+// where there are not enough windows for all multiprocessors, and the scratch
+// of all that are shared has at most max_shared_scratch doubles.
 WindowGrid ChooseGrid(const WindowKind& kind,
                       const WindowGroup& group,
-                      int num_multiprocessors);
+                      int num_multiprocessors,
+                      int64_t max_shared_scratch);
 
 // All pointers are the device's.
 struct SolveWindowsParams {
