@@ -11,6 +11,24 @@ namespace ceres_ext {
 
 using kernels::Status;
 
+namespace {
+
+// Doubles of scratch for all windows that several blocks share: 512 MB, and at
+// most a quarter of the memory that the machine may hold.
+template <typename Machine>
+int64_t MaxSharedScratch(Machine* machine) {
+  int64_t size = int64_t{64} << 20;
+  while (size > 0 &&
+         !machine->context()
+              ->CheckLimit(4 * size * static_cast<int64_t>(sizeof(double)))
+              .ok()) {
+    size /= 2;
+  }
+  return size;
+}
+
+}  // namespace
+
 template <typename Machine>
 WindowsOnMachine<Machine>::~WindowsOnMachine() {
   if constexpr (!kIsHost<Machine>) {
@@ -72,8 +90,10 @@ auto WindowsOnMachine<Machine>::MakeGroups(const WindowPiece& piece) const
                  piece.packed(b).record.counts.num_rows;
         });
     if constexpr (!kIsHost<Machine>) {
-      group.grid = ChooseGrid(
-          group.kind, group, machine_->context()->num_multiprocessors());
+      group.grid = ChooseGrid(group.kind,
+                              group,
+                              machine_->context()->num_multiprocessors(),
+                              MaxSharedScratch(machine_));
     }
   }
   return groups;
@@ -117,7 +137,7 @@ Status WindowsOnMachine<Machine>::Reserve(
             bounds.scratch_per_multiprocessor * num_multiprocessors,
             std::min(bounds.shared_scratch *
                          std::min(bounds.num_problems, num_multiprocessors / 2),
-                     kMaxSharedScratchBytes / 8)),
+                     MaxSharedScratch(machine_))),
         &scratch_));
     return SetupFlags();
   }
