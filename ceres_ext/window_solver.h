@@ -65,8 +65,9 @@ class WindowSolver {
       const Options& ext_options,
       const WindowCapacity& capacity,
       std::string* error);
-  // Stops what is in flight and waits for it in the order of submission. What
-  // nobody has waited for keeps its start, or is as an iteration has left it.
+  // Stops what is in flight, whose arrays must be there still, and waits for it
+  // in the order of submission. What nobody has waited for keeps its start, or
+  // is as an iteration has left it.
   ~WindowSolver();
   WindowSolver(const WindowSolver&) = delete;
   WindowSolver& operator=(const WindowSolver&) = delete;

@@ -159,6 +159,8 @@ TEST(WindowSolver, LeavesOutWhatIsNotActiveAnyMore) {
 }
 
 TEST(WindowSolver, RefusesWhatExceedsTheCapacity) {
+  // Outlive the solver, in which they are in flight at the end.
+  std::vector<std::unique_ptr<Batch>> batches;
   const auto solver = Make(SomeCapacity());
   const auto expect_refused = [&](const std::vector<Case>& cases,
                                   const std::string& sentence) {
@@ -183,7 +185,6 @@ TEST(WindowSolver, RefusesWhatExceedsTheCapacity) {
   EXPECT_EQ(solver->Submit(foreign.batch, &error), 0);
   EXPECT_NE(error.find("another problem's"), std::string::npos);
   // All places are free still.
-  std::vector<std::unique_ptr<Batch>> batches;
   for (int k = 0; k < 4; ++k) {
     batches.push_back(
         std::make_unique<Batch>(std::vector<Case>{good}, nullptr));
