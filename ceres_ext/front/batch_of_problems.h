@@ -20,13 +20,13 @@
 
 namespace ceres_ext {
 
-// What of a problem may be a window.
+// One problem, as far as it may be a window.
 struct ReadProblem {
-  // Why it is none; empty: it may be one.
+  // Reason why it is not a window; empty if it may be one.
   std::string reason;
   BatchModelKind kind = BatchModelKind::kOther;
-  // What residual blocks depend on: cameras and points, in the order of the
-  // problem.
+  // The parameter blocks that residual blocks depend on, as cameras and points,
+  // in the order of the problem.
   struct Blocks {
     std::vector<double*> values;
     std::vector<uint8_t> is_constant;
@@ -34,7 +34,7 @@ struct ReadProblem {
   };
   Blocks cameras;
   Blocks points;
-  // Of each residual block.
+  // One entry per residual block, two in `observed`.
   std::vector<int32_t> camera;
   std::vector<int32_t> point;
   std::vector<double> observed;  // x and y
@@ -54,7 +54,7 @@ class BatchOfKind {
   BatchOfKind(const BatchOfKind&) = delete;
   BatchOfKind& operator=(const BatchOfKind&) = delete;
 
-  // Of each problem of the batch its place in the list.
+  // Number of each problem of this batch in the list of all problems.
   const std::vector<int64_t>& numbers() const { return numbers_; }
   const ProblemBatch* batch() const { return &batch_; }
   // Problem k of the batch: writes what varies where the caller has it.
@@ -99,7 +99,7 @@ class BatchOfProblems {
   // False, with a sentence in *error, where a problem is null or would change
   // what is another's too.
   bool AreApart(std::string* error) const;
-  // Why problem i is no window; empty: it may be one.
+  // Reason why problem i is not a window; empty if it may be one.
   const std::string& reason(int64_t i) const { return read_[i].reason; }
   // Null where none is of this kind, or their losses are too many: then
   // reason() says so.

@@ -15,7 +15,7 @@
 
 namespace ceres_ext {
 
-// Of a window that has ended, with Ceres's sentences.
+// Summarizes a window that has ended, with Ceres's sentences.
 void Summarize(const TrustRegion& region,
                const TrustRegionOptions& options,
                double fixed_cost,

@@ -38,11 +38,11 @@ class WindowsOnMachine {
   // Takes all memory that windows within the bounds need.
   kernels::Status Reserve(const WindowBounds& bounds);
 
-  // Sends the windows and queues their solution; the host goes on. Where the
-  // piece has page-locked memory the results come by themselves.
+  // Sends the windows and queues their solution, without waiting for it. If the
+  // piece has page-locked memory, the copy of the results is queued as well.
   kernels::Status Start(const TrustRegionOptions& options, WindowPiece* piece);
-  // Whether they are solved, or the device has failed, so that Wait returns at
-  // once. Of a piece with page-locked memory.
+  // True if they are solved or the device has failed, so that Wait returns at
+  // once. The piece must have page-locked memory.
   bool IsDone() const;
   // Waits for the solution and fetches it.
   kernels::Status Wait(WindowPiece* piece);

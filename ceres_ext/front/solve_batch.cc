@@ -50,7 +50,7 @@ class BatchSolve {
         summary_(summary),
         full_summaries_(full_summaries) {}
 
-  // What is on a device goes while it is current.
+  // Frees the device's memory while the device is current.
   ~BatchSolve() {
     [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
     for (Piece& piece : pieces_) {
@@ -116,7 +116,7 @@ class BatchSolve {
   }
 
  private:
-  // What is packed, sent and solved at a time.
+  // Bytes of input that are packed, sent and solved at a time.
   static constexpr int64_t kPieceBytes = int64_t{64} << 20;
   static constexpr int64_t kWindowsPerTask = 4;
 
@@ -320,7 +320,7 @@ class BatchSolve {
   // Outlive what is on them.
   std::shared_ptr<KeptMachines::Device> device_;
   std::unique_ptr<DeviceMachine> second_machine_;
-  // What the device has failed with where the host may not replace it.
+  // The error of the device, if the host may not replace the device.
   std::string refusal_;
   Piece pieces_[2] = {Piece(&region_options_), Piece(&region_options_)};
 };
@@ -347,8 +347,8 @@ void CountAll(const ProblemBatch& batch, int64_t i, Summary* summary) {
   summary->num_residuals = static_cast<int>(2 * num_rows);
 }
 
-// What both kinds of batches begin and end with. run(failure): false, with the
-// failure set, where nothing was solved.
+// Checks the options, calls run and sets *error, for both kinds of batches.
+// run(failure) returns false, with the failure set, if nothing was solved.
 template <typename Function>
 bool SolveAll(const ceres::Solver::Options& options,
               const Options& ext_options,

@@ -13,20 +13,20 @@
 
 namespace ceres_ext {
 
-// Of windows of any kind, with losses and weights.
+// Bounds for windows of any kind, with losses and weights.
 struct WindowBounds {
   explicit WindowBounds(const WindowCapacity& capacity);
 
-  // Of all problems of a submission.
+  // For all problems of a submission.
   int64_t num_problems;
   int64_t input_bytes;
   int64_t output_bytes;
-  // Of a thread of the host that solves one, in doubles.
+  // Doubles that a host thread needs to solve one window.
   int64_t host_size;
-  // Of a device that is busy, in doubles: of blocks that share a
-  // multiprocessor.
+  // Doubles that a busy device needs per multiprocessor, for all thread blocks
+  // that share it.
   int64_t scratch_per_multiprocessor;
-  // The same of a window that several blocks share.
+  // Doubles for a window that several thread blocks share.
   int64_t shared_scratch;
 };
 

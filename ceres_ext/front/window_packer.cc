@@ -24,7 +24,7 @@ using Residuals = ArrayProblem::Residuals;
 // Places of blocks that are not in the window.
 constexpr int32_t kUnused = -1;
 constexpr int kPoint = kernels::kBalPointDim;
-// Problems with more rows, cameras or points are no windows.
+// Problems with more rows, cameras or points are not windows.
 constexpr int64_t kLargest = int64_t{1} << 24;
 
 template <typename... Parts>

@@ -57,7 +57,7 @@ struct LockedMemory {
   Buffer outputs;
 };
 
-// What a submission in flight has: its batch, memory and, on a device, a
+// The state of a submission in flight: its batch, memory and, on a device, a
 // machine.
 struct Lane {
   explicit Lane(const ceres::Solver::Options& options)
@@ -74,12 +74,12 @@ struct Lane {
   BatchSummary summary;
   Clock clock;
 
-  // What threads of the host have to do, by number of the problem; how many
-  // have been begun, and how many are done.
+  // Numbers of the problems that host threads have to solve, how many of them
+  // are begun, and how many are done.
   std::vector<int64_t> tasks;
   size_t num_begun = 0;
   size_t num_done = 0;
-  // Whether windows are packed and on their way to a device.
+  // True if windows are packed and on their way to a device.
   bool is_on_device = false;
   // A fault of the device where the host may not replace it.
   std::string refusal;
@@ -533,7 +533,7 @@ class WindowSolver::Impl {
     ProblemSummary& summary = lane->summary.problems[i];
     Failure failure;
     failure.Guard(false, [&] {
-      // Not one that was no window before.
+      // Skips problems that are already known not to be windows.
       if (summary.is_window) {
         lane->piece.Pack(i, &workspace->scratch);
       }

@@ -54,9 +54,9 @@ inline constexpr int kWordPoints = 64;  // the bits of a mask's word
 inline constexpr int kMaxChunkRows = 512;
 // Cameras that vary; with more other solvers are faster.
 inline constexpr int kMaxWindowCameras = 128;
-// What a block of a device has for Head (window_cuda.cu.cc).
+// Bytes of a device block's shared memory for Head (window_cuda.cu.cc).
 inline constexpr int64_t kHeadBytes = 1024;
-// And for the rest.
+// Bytes for the rest.
 inline constexpr int64_t kMaxTeamBytes = 227 * 1024 - kHeadBytes;
 // Columns of S that a panel has at most where S is in main memory.
 inline constexpr int kMaxPanelColumns = 48;
@@ -71,7 +71,7 @@ CERES_EXT_HOST_DEVICE constexpr int64_t PackedTriangle(int64_t n) {
   return n * (n + 1) / 2;
 }
 
-// Of the memory of a block, in doubles: where each array begins.
+// Offsets of the arrays in a block's memory, in doubles.
 struct TeamLayout {
   static constexpr int kState = 15;  // CameraState<double>
   static constexpr int kLocal = 9;
@@ -153,7 +153,7 @@ struct ChunkSize {
   bool has_schur = false;  // S is in a block's memory beside a chunk.
 };
 
-// What a chunk has room for. max_degree: the most rows of a point.
+// Returns the room of a chunk. max_degree: the most rows of a point.
 inline ChunkSize ChooseChunks(int num_columns,
                               int num_cameras,
                               int max_degree) {
@@ -163,7 +163,7 @@ inline ChunkSize ChooseChunks(int num_columns,
     return size;
   }
   for (const bool schur : {true, false}) {
-    // Where S is in main memory a chunk that is larger goes there less often.
+    // If S is in main memory, larger chunks access it less often.
     size.words = schur ? 1 : 2;
     const int wanted = !schur ? kMaxChunkRows : num_cameras <= 12 ? 256 : 320;
     const int64_t begin =
@@ -192,7 +192,7 @@ struct WindowResult {
   TrustRegion region;
 };
 
-// What a team works on.
+// Data of the window that a team solves.
 struct Window {
   WindowCounts counts;
   const double* observed = nullptr;       // 2 a row
@@ -210,7 +210,7 @@ struct Window {
   WindowResult* result = nullptr;
 };
 
-// Of the scratch of a window in main memory, in doubles.
+// Offsets in a window's scratch in main memory, in doubles.
 struct WindowScratch {
   static constexpr int kRecord = 15;  // candidate 3, scale 3, L 6, L^-1 g 3
   static constexpr int kItem = 4;     // model, cost, |x|^2 and |step|^2

@@ -14,8 +14,8 @@
 
 namespace ceres_ext {
 
-// Where the arrays of a window are in its input; values of the start in place
-// of what is refined.
+// Offsets of a window's arrays in its input. Arrays of refined values have the
+// start.
 struct WindowInput {
   CERES_EXT_HOST_DEVICE WindowInput(int camera_size,
                                     const WindowCounts& counts,

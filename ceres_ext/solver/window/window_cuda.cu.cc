@@ -21,7 +21,8 @@ constexpr int kMaxWarps = kMaxThreads / kWarpSize;
 constexpr int kValues = WindowScratch::kValues;
 constexpr int kMaxBlocks = WindowScratch::kMaxBlocks;
 
-// A thread block of whole warps, or a cluster of such. In shared memory.
+// A thread block of whole warps, or a cluster of thread blocks, with data in
+// shared memory.
 class BlockTeam {
  public:
   template <int kColumns>
@@ -30,10 +31,11 @@ class BlockTeam {
   static constexpr int kWidth = kTile;
   template <int kTile>
   static constexpr int kHigh = kTile == 3 ? 6 : 5;
-  // What fits into registers: of 9 columns 27 sums.
+  // As many sums as fit into registers: 27 for 9 columns.
   template <int kColumns>
   static constexpr int kTall = kColumns == 10 ? 5 : kColumns;
-  // In registers it has none, and computing is faster than main memory.
+  // Rows that the team saves: registers have no room, and computing is faster
+  // than main memory.
   static constexpr int kSavedRows = 0;
 
   // exchange: the team's, in main memory (WindowScratch).
@@ -201,8 +203,8 @@ class BlockTeam {
   double warps_[kValues * kMaxWarps];
 };
 
-// What a block has before the team's memory: the same for all threads, so that
-// none holds it in registers of its own.
+// Data of a block before the team's memory. All threads share it, which saves
+// registers.
 template <typename Solve>
 struct Head {
   alignas(8) unsigned char team[sizeof(BlockTeam)];

@@ -28,15 +28,15 @@
 // Traffic: of main memory 28 bytes a row and 24 a point in each of three
 // passes, and 120 a point for its L and step.
 //
-// What a Team has: rank() < size() of a block and its Barrier(); block() <
-// num_blocks() and their Join(), a barrier of all. Valid in all threads, and
-// barriers too, Sum (of a block, in one order), BlockMax and Max (of all
-// blocks; NaN where one is). warp_size(), Or on bits, FirstBit, InverseSqrt,
-// SumSlices (over neighbours of a warp, in one order), and Own, which says that
-// a pointer is into the block's memory. kTile<columns>, the columns of a tile
-// of S, and its rows: kTall<columns> where points are added, kTile where
-// columns of a camera are taken from it, kHigh<tile> where those of a panel
-// are. kWidth<tile> and kSavedRows (below).
+// A Team has rank() < size() and Barrier() of a block, block() < num_blocks(),
+// and Join(), a barrier of all blocks. Sum (over a block, in one order),
+// BlockMax and Max (over all blocks; NaN if one is) give their result to all
+// threads and are barriers too. A team also has warp_size(), Or on bits,
+// FirstBit, InverseSqrt and SumSlices (over neighbours of a warp, in one
+// order). Own says that a pointer is into the block's memory. A tile of S has
+// kTile<columns> columns. It has kTall<columns> rows when points are added,
+// kTile rows when columns of a camera are subtracted, and kHigh<tile> rows when
+// columns of a panel are. See below for kWidth<tile> and kSavedRows.
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 
@@ -75,7 +75,7 @@ class WindowSolve {
   static constexpr int kTurn = kColumns == 10 ? 4 : 3;
   static constexpr int kRow = WindowRowSize(kColumns);
   static constexpr int kTile = Team::template kTile<kColumns>;
-  // Of its rows with zeros behind, as whole vectors.
+  // Columns of a tile, padded with zeros to whole vectors.
   static constexpr int kWidth = Team::template kWidth<kTile>;
   static constexpr int kHigh = Team::template kHigh<kTile>;
   static constexpr int kTall = Team::template kTall<kColumns>;
@@ -211,7 +211,7 @@ class WindowSolve {
     return int64_t{r} * (r + 1) / 2 + c;
   }
 
-  // Of the threads of all blocks.
+  // Number of this thread among the threads of all blocks.
   CERES_EXT_WINDOW int Member() const {
     return team_->block() * team_->size() + team_->rank();
   }
@@ -219,8 +219,8 @@ class WindowSolve {
     return team_->num_blocks() * team_->size();
   }
 
-  // What the first thread decides, in all threads. The state of the region goes
-  // with it.
+  // The first thread decides, and all threads get the result and the state of
+  // the region.
   template <typename Function>
   CERES_EXT_WINDOW int32_t Decide(const Function& function) {
     if (Member() == 0) {
@@ -348,8 +348,8 @@ class WindowSolve {
     return is_finite;
   }
 
-  // Of point p, whose rows are at `row`: L and L^-1 g, in its record and at
-  // `factor`. False where V is not positive definite.
+  // Computes L and L^-1 g of point p, whose rows are at `row`, and writes them
+  // to its record and to `factor`. False if V is not positive definite.
   CERES_EXT_WINDOW bool FactorizePoint(int p,
                                        int num_rows,
                                        bool is_first,
@@ -496,8 +496,8 @@ class WindowSolve {
     }
   }
 
-  // Where the sums of a chunk go: to those of the chunks before it or, where
-  // blocks share the window, into its part.
+  // Destination of the sums of a chunk: the sums of the chunks before it or, if
+  // several blocks share the window, the part of this chunk.
   struct Target {
     double* schur;
     double* right_hand_side;
@@ -534,7 +534,7 @@ class WindowSolve {
     return {j + num_cameras - 1 - root, j, t % kTiles / kSide, t % kSide};
   }
 
-  // Of the points of a word those of a slice: every num_slices-th.
+  // The points of a slice among those of a word: every num_slices-th one.
   CERES_EXT_WINDOW static uint64_t Slice(uint64_t points,
                                          int slice,
                                          int num_slices) {
@@ -1283,7 +1283,8 @@ class WindowSolve {
     return is_finite;
   }
 
-  // Of row k at x: the corrected [Jp | Jc step] as 2 x 4, and r.
+  // Linearizes row k at x: `columns` gets the corrected [Jp | Jc step], 2 x 4,
+  // and `r` the corrected residual.
   CERES_EXT_WINDOW void Linear(int k,
                                const double* x,
                                double* r,
