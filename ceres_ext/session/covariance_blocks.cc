@@ -135,7 +135,7 @@ class CovarianceSolver {
     return session_->Evaluate(evaluation, &found_->cost);
   }
 
-  // Where parameter blocks and unknowns of S stand.
+  // Numbers the parameter blocks by their tangent offsets.
   void ListBlocks() {
     block_at_.assign(static_cast<size_t>(session_->num_columns()), -1);
     int32_t num_blocks = 0;
@@ -387,7 +387,7 @@ class CovarianceSolver {
         Orthonormalize(&y);
       }
     }
-    // Of the inverse, in the space of y.
+    // The inverse, in the space of y.
     const MatrixXd projected = y.transpose() * x;
     const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(
         0.5 * (projected + projected.transpose()));
@@ -395,7 +395,7 @@ class CovarianceSolver {
     vectors->resize(n, p);
     for (Eigen::Index j = 0; j < p; ++j) {
       const double inverse = eigen.eigenvalues()(p - 1 - j);
-      // Written so that NaN is no eigenvalue above a tolerance.
+      // Written so that NaN is not an eigenvalue above a tolerance.
       (*values)(j) = inverse > 0.0 ? 1.0 / inverse - shift : 0.0;
       vectors->col(j) = x * eigen.eigenvectors().col(p - 1 - j);
     }
@@ -608,7 +608,7 @@ class CovarianceSolver {
     return {};
   }
 
-  // The blocks of (J'J + D^2)^-1 for the factors that are there.
+  // Computes blocks of (J'J + D^2)^-1 from the current factors.
   Status FindBlocks() {
     CERES_EXT_RETURN_IF_ERROR(CheckSizes());
     if (wanted_.blocks.empty()) {
@@ -621,7 +621,7 @@ class CovarianceSolver {
     std::vector<unsigned char> is_needed(f_size_.size(), 0);
     kernels::CovarianceTermsParams terms;
     bool has_e = false;
-    // Whether the part of S^-1 on its diagonal and below is enough.
+    // True if the entries of S^-1 on its diagonal and below are enough.
     bool is_lower = true;
     bool is_padded = false;
     int64_t num_values = 0;
@@ -688,7 +688,7 @@ class CovarianceSolver {
     return {};
   }
 
-  // What the operations can't take.
+  // Checks the limits of the operations.
   Status CheckSizes() const {
     for (const int32_t size : f_size_) {
       if (size > kernels::kMaxCovarianceColumns) {
@@ -725,8 +725,8 @@ class CovarianceSolver {
                             : problem_.blocks().e[place.family].size;
   }
   // A block of F needs its own columns of S^-1, an eliminated block those of
-  // all blocks that it stands with. Of two blocks of F the right one comes
-  // first in S.
+  // all blocks that share residuals with it. For two blocks of F, the right one
+  // comes first in S.
   bool IsTurned(const Place& left, const Place& right) const {
     return left.family < 0 &&
            (right.family >= 0 || order_[static_cast<size_t>(left.block)] <
