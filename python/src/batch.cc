@@ -296,16 +296,18 @@ class Solver {
 
 void AddSummaries(nb::module_* module) {
   nb::class_<ProblemSummary>(
-      *module, "ProblemSummary", "What became of one problem of a batch.")
+      *module, "ProblemSummary", "Result of one problem of a batch.")
       .def_prop_ro(
           "termination_type",
           [](const ProblemSummary& self) {
             return std::string(
                 ceres::TerminationTypeToString(self.termination_type));
           },
-          "CONVERGENCE, NO_CONVERGENCE, FAILURE, or USER_SUCCESS where it was "
+          "CONVERGENCE, NO_CONVERGENCE, FAILURE, or USER_SUCCESS if it was "
           "stopped.")
-      .def_ro("message", &ProblemSummary::message, "Why the solve ended.")
+      .def_ro("message",
+              &ProblemSummary::message,
+              "The reason why the solve ended.")
       .def_ro(
           "initial_cost", &ProblemSummary::initial_cost, "1/2 sum rho(|r|^2)")
       .def_ro("final_cost", &ProblemSummary::final_cost, "1/2 sum rho(|r|^2)")
@@ -314,18 +316,20 @@ void AddSummaries(nb::module_* module) {
       .def_ro("num_unsuccessful_steps", &ProblemSummary::num_unsuccessful_steps)
       .def_ro("latency_in_seconds",
               &ProblemSummary::latency_in_seconds,
-              "From the call to the result.")
+              "Seconds from the call to the result.")
       .def_ro("is_window",
               &ProblemSummary::is_window,
-              "Whether it was solved as a window; path_reason says why not.")
+              "True if it was solved as a window; otherwise see path_reason.")
       .def_ro("path_reason", &ProblemSummary::path_reason)
       .def("is_solution_usable",
            &ProblemSummary::IsSolutionUsable,
-           "Whether the arrays hold a solution; else they are as they were.");
+           "True if the arrays hold a solution; otherwise they are unchanged.");
   nb::class_<BatchSummary>(
-      *module, "BatchSummary", "What became of a batch. Times are in seconds.")
+      *module, "BatchSummary", "Result of a batch. Times are in seconds.")
       .def_ro("problems", &BatchSummary::problems, "A ProblemSummary each.")
-      .def_ro("device", &BatchSummary::device, "Where windows were solved.")
+      .def_ro("device",
+              &BatchSummary::device,
+              "Device that solved windows; empty if there were none.")
       .def_ro("num_windows", &BatchSummary::num_windows)
       .def_ro("total_time_in_seconds", &BatchSummary::total_time_in_seconds)
       .def_ro("pack_time_in_seconds", &BatchSummary::pack_time_in_seconds)
@@ -403,12 +407,16 @@ void AddBatch(nb::module_* module) {
            &Solver::Poll,
            "ticket"_a,
            nb::sig("def poll(self, ticket: int) -> BatchSummary | None"),
-           "The result, or None where it is not there yet.")
-      .def("wait", &Solver::Wait, "ticket"_a, "The result.")
-      .def("stop",
-           &Solver::Stop,
-           "Ends what is in flight after its iteration, with USER_SUCCESS.")
-      .def_prop_ro("device", &Solver::device, "Where windows are solved.");
+           "The result, or None if it is not available yet.")
+      .def("wait",
+           &Solver::Wait,
+           "ticket"_a,
+           "Waits for the result and returns it.")
+      .def(
+          "stop",
+          &Solver::Stop,
+          "Ends each problem in flight after its iteration, with USER_SUCCESS.")
+      .def_prop_ro("device", &Solver::device, "Device that solves windows.");
 }
 
 }  // namespace ceres_ext::python

@@ -149,8 +149,8 @@ MatrixXd PseudoInverse(const MatrixXd& j, int nullity) {
          svd.matrixV().leftCols(rank).transpose();
 }
 
-// Whether all elements agree, each in proportion to the standard deviations of
-// its row and column.
+// Checks that all elements agree, relative to the standard deviations of their
+// row and column.
 ::testing::AssertionResult AreNear(const MatrixXd& a,
                                    const MatrixXd& expected,
                                    double tolerance) {
@@ -173,10 +173,10 @@ MatrixXd PseudoInverse(const MatrixXd& j, int nullity) {
          << tolerance;
 }
 
-// Of normal equations scaled to a unit diagonal, of n unknowns: their inverse
-// is off by a few n u times their condition, which is at most n over the
-// smallest eigenvalue. What is seen is far less than this bound of the worst
-// case, so sqrt(n) is enough for the first n.
+// Relative error of the inverse of normal equations of n unknowns, scaled to a
+// unit diagonal. It is a few n u times their condition, which is at most n over
+// the smallest eigenvalue. Real errors are far less than this worst case, so
+// sqrt(n) is enough for the first n.
 double Tolerance(const CovarianceSummary& summary) {
   const double n = static_cast<double>(summary.num_columns);
   return 10.0 * std::sqrt(n) * n * kEpsilon / summary.smallest_eigenvalue;
@@ -375,7 +375,7 @@ TEST_P(OnDevices, ManifoldsAndConstantBlocks) {
   for (int i = 0; i < of.bal.num_cameras(); ++i) {
     problem->SetManifold(of.bal.camera(i), new Pose);
   }
-  // Of one only the focal length of the intrinsics is unknown.
+  // One camera has intrinsics of which only the focal length is unknown.
   problem->SetManifold(
       of.bal.camera(2),
       new ceres::ProductManifold<ceres::QuaternionManifold,
@@ -389,7 +389,7 @@ TEST_P(OnDevices, ManifoldsAndConstantBlocks) {
   HoldTwo({of.bal.camera(0), of.bal.camera(1)}, problem);
   std::vector<double*> blocks = Some(&of);
   ExpectAsCeres(options_, blocks, problem, &device_);
-  // Of a block without tangent columns.
+  // Covariance of a block without tangent columns.
   Covariance covariance(options_);
   ASSERT_TRUE(covariance.Compute(
       std::vector<const double*>{of.bal.point(8), of.bal.camera(2)}, problem))
@@ -487,7 +487,7 @@ TEST_P(OnDevices, InnerConstraints) {
       RowMajor matrix(j.cols(), j.cols());
       ASSERT_TRUE(covariance.GetCovarianceMatrixInTangentSpace(Const(blocks),
                                                                matrix.data()));
-      // B, C and N are off by as much, and N stands on both sides.
+      // B, C and N are off by as much, and N is a factor on both sides.
       const double tolerance = 10.0 * Tolerance(covariance.summary());
       EXPECT_LE(tolerance, 1e-5);
       EXPECT_TRUE(AreNear(matrix, expected, tolerance));
@@ -636,7 +636,7 @@ ArrayProblem ArraysOf(BalTestProblem* bal,
 
 TEST_P(OnDevices, ArraysAsProblem) {
   BalTestProblem bal = MakeBalTestProblem(7, 60, 4, 9, 3);
-  // A point that nobody sees.
+  // A point without observations.
   bal.points.insert(bal.points.end(), {0.1, 0.2, 0.3});
   auto* const loss = new ceres::HuberLoss(2.0);
   const auto problem =
@@ -683,7 +683,7 @@ TEST_P(OnDevices, ArraysAsProblem) {
                         Eigen::Map<const RowMajor>(block, 3, 3),
                         1e-12));
   }
-  // Of what nothing is known.
+  // The covariance of this point is unknown.
   EXPECT_TRUE(std::isnan(points[60 * 9]));
   double expected_block[27];
   ASSERT_TRUE(diagonals.GetCovarianceBlock(bal.camera(2), bal.point(3), block));
@@ -720,8 +720,8 @@ struct RelativePose {
   }
 };
 
-// What similarities don't change does not depend on how the gauge is held: the
-// relative rotation of two cameras.
+// The relative rotation of two cameras does not change with a similarity, and
+// so does not depend on how the gauge is held.
 TEST_P(OnDevices, RelativeRotationsDoNotDependOnTheGauge) {
   const ceres::AutoDiffCostFunction<RelativePose, 6, 9, 9> relative(
       new RelativePose);

@@ -225,7 +225,7 @@ TEST(WindowSolver, GivesBackAnEmptyBatch) {
   EXPECT_FALSE(solver->Wait(17, &summary));
 }
 
-// What is stopped ends with an iteration, and what comes later does not.
+// Stopped submissions end with an iteration; later ones do not.
 TEST(WindowSolver, StopsWhatIsInFlight) {
   const std::vector<Case> cases(8, MakeCase(20, 300, 5, 9, 1));
   Batch stopped(cases, nullptr);
