@@ -78,7 +78,7 @@ struct Covariance::Impl {
     }
     return count;
   }
-  // The number of a parameter block; -1: it was not asked for.
+  // Number of a parameter block, or -1 if it was not asked for.
   int32_t Find(const double* block) const {
     const auto& all = request.parameter_blocks;
     const auto found = std::lower_bound(
@@ -227,8 +227,8 @@ struct Covariance::Impl {
     return true;
   }
 
-  // The block of two parameter blocks in the tangent spaces, or lifted. False:
-  // it was not computed.
+  // Gets the block of two parameter blocks in the tangent spaces, or lifted.
+  // False if it was not computed.
   bool Get(const double* first,
            const double* second,
            bool lift,
@@ -266,7 +266,7 @@ struct Covariance::Impl {
     }
     return true;
   }
-  // n values of a block, or what CovarianceResult::place says of it.
+  // Copies n values of a block, or the zeros or NaN of CovarianceResult::place.
   void CopyValues(int64_t place, int64_t n, double* to) const {
     if (place == CovarianceResult::kUnknown) {
       std::fill_n(to, n, std::numeric_limits<double>::quiet_NaN());
@@ -279,8 +279,8 @@ struct Covariance::Impl {
                   to);
     }
   }
-  // The array of request.arrays with a block at these values, and the block's
-  // place; false: there is none.
+  // Finds the array of request.arrays that has a block at these values, and the
+  // block's place. False if there is none.
   bool FindInArray(const double* values,
                    const ArrayProblem::Parameters** p,
                    int64_t* place) const {
@@ -299,7 +299,7 @@ struct Covariance::Impl {
     }
     return false;
   }
-  // The size of a block, or of its tangent space; 0: it was not asked for.
+  // Size of a block, or of its tangent space; 0 if it was not asked for.
   int SizeOf(const double* values, bool lift) const {
     const int32_t i = Find(values);
     if (i >= 0) {

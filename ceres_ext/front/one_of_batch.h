@@ -17,8 +17,8 @@ namespace ceres_ext {
 // Copies the result of ceres_ext::Solve.
 void Summarize(const Summary& of_problem, ProblemSummary* summary);
 
-// Solves problem i of the batch by ceres_ext::Solve. full: its summary, or
-// null.
+// Solves problem i of the batch by ceres_ext::Solve. full: gets its summary if
+// not null.
 void SolveOther(const ceres::Solver::Options& options,
                 const Options& ext_options,
                 const ProblemBatch& batch,

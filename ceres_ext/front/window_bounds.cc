@@ -37,7 +37,7 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
   counts.num_points = Clamp(capacity.num_points);
   counts.num_rows = Clamp(capacity.num_rows);
   counts.num_chunks = counts.num_points;
-  // As WindowPacker: paddings of what is constant.
+  // Includes paddings of constant blocks, as in WindowPacker.
   input_bytes = num_problems *
                 (64 + WindowInput(kCameraSize, counts, true, true).num_bytes);
   output_bytes = num_problems * WindowOutput(kCameraSize, counts).num_bytes;

@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The most memory that windows of a capacity take, and what exceeds it.
+// Largest amount of memory for windows of a capacity, and a check of the
+// capacity.
 
 #ifndef CERES_EXT_FRONT_WINDOW_BOUNDS_H_
 #define CERES_EXT_FRONT_WINDOW_BOUNDS_H_
@@ -30,11 +31,12 @@ struct WindowBounds {
   int64_t shared_scratch;
 };
 
-// Empty, or what of the batch is too large. The batch is valid.
+// Returns what of the batch is too large, or an empty string. The batch is
+// valid.
 std::string WhyTooLarge(const ProblemBatch& batch,
                         const WindowCapacity& capacity);
 
-// False, with a sentence in *error, where a number is less than 1 or too large.
+// False, with a sentence in *error, if a number is less than 1 or too large.
 bool IsValidCapacity(const WindowCapacity& capacity, std::string* error);
 
 }  // namespace ceres_ext

@@ -33,8 +33,8 @@ namespace ceres_ext::kernels {
 // Columns of an F block that the operations below support.
 inline constexpr int kMaxCovarianceColumns = 32;
 
-// A block of A^-1, row-major, `out` values into the array of all. family: of E,
-// or -1: of F, whose blocks are counted through.
+// A block of A^-1, row-major. `out` is its offset in the array of all values.
+// family: that of E, or -1 for F, whose blocks are numbered across families.
 struct CovarianceBlock {
   int32_t left_family = -1;
   int32_t left_block = 0;
@@ -128,11 +128,11 @@ struct CovarianceStartParams {
   }
 };
 
-// Adds what the columns of a chunk give to all blocks.
-// Mapping: a thread takes a row of a block. Order: the pairs of the right block
-// ascending, for each of them those of the left one.
-// Traffic: for each pair of pairs a block of X and the row's W, from caches
-// where blocks next to each other have the same F blocks.
+// Adds the terms of a chunk's columns to all blocks.
+// Mapping: a thread takes a row of a block. Order: ascending pairs of the right
+// block, for each of them ascending pairs of the left one.
+// Traffic: for each pair of pairs a block of X and the row's W, from caches if
+// neighbouring blocks have the same F blocks.
 struct CovarianceTermsParams {
   static constexpr int kUnroll = 1;
   CovarianceBlocks of;

@@ -124,7 +124,7 @@ bal::AdjusterProgram Program() {
   return {"colmap_adjuster", "a model", kIntroduction, __FILE__, groups};
 }
 
-// COLMAP's, where they are not those of bundle_adjuster.
+// Sets the defaults of COLMAP, if they differ from those of bundle_adjuster.
 void SetDefaults() {
   for (const auto& [flag, value] :
        {std::pair("eta", "0.1"),
@@ -175,7 +175,7 @@ bool ParseOrigin(AdjusterOptions* options, std::string* error) {
   return false;
 }
 
-// Checks all flags but paths.
+// Checks all flags except paths.
 bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
   for (const auto& [flag, path] :
        {std::pair("input_path", FLAGS_input_path),
@@ -229,7 +229,7 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
 // million points.
 constexpr size_t kMaxOrderedPoints = 50000;
 
-// Eliminates the points.
+// Returns an ordering that eliminates the points.
 std::shared_ptr<ceres::ParameterBlockOrdering> PointsFirst(
     const ceres::Problem& problem, const Model& model) {
   auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();

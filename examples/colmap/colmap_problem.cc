@@ -195,7 +195,7 @@ class ProblemBuilder {
   const ProblemOptions& options_;
   Model* model_;
   ceres::Problem* problem_;
-  // Owned, and deleted once, by *problem_.
+  // *problem_ owns it and deletes it once.
   ceres::LossFunction* loss_ = nullptr;
 };
 

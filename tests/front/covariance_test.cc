@@ -50,7 +50,7 @@ using RowMajor =
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
-// The host's is tested by one of the two programs.
+// Only one of the two programs tests the host.
 #ifdef CERES_EXT_EMULATED
 const DeviceType kDevices[] = {DEVICE_CUDA};
 #else
@@ -66,7 +66,7 @@ class OnDevices : public ::testing::TestWithParam<DeviceType> {
     options_.ext.device = GetParam();
   }
   void TearDown() override {
-    // Nothing has gone to the host.
+    // The host has solved nothing.
     if (GetParam() == DEVICE_CUDA && !device_.empty()) {
       EXPECT_EQ(device_.find("host"), std::string::npos) << device_;
     }
@@ -124,7 +124,7 @@ std::vector<double*> VaryingBlocks(const ceres::Problem& problem) {
   return varying;
 }
 
-// In the order in which they were added.
+// Blocks in the order in which they were added.
 std::vector<double*> AllBlocks(ceres::Problem* problem) {
   std::vector<double*> all;
   for (auto* block :
@@ -191,7 +191,7 @@ bool IsPositiveSemidefinite(const MatrixXd& a) {
          -10.0 * kEpsilon * static_cast<double>(a.rows());
 }
 
-// Against ceres::Covariance of all pairs of the blocks.
+// Compares all pairs of the blocks with ceres::Covariance.
 void ExpectAsCeres(const CovarianceOptions& options,
                    const std::vector<double*>& blocks,
                    ceres::Problem* problem,
@@ -401,8 +401,8 @@ TEST_P(OnDevices, ManifoldsAndConstantBlocks) {
   EXPECT_EQ(std::count(block, block + 30, 0.0), 30);
 }
 
-// Rows with no eliminated block, with blocks of any size, and nothing that is
-// eliminated at all.
+// Rows without an eliminated block, with blocks of any size, and no eliminated
+// block at all.
 TEST_P(OnDevices, PriorsAlone) {
   std::mt19937 generator(3);
   std::normal_distribution<double> normal;

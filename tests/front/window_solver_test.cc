@@ -83,7 +83,7 @@ TEST(WindowSolver, HasTheBitsOfSolveBatch) {
         tickets.push_back(solver->Submit(batches[k]->batch, &error));
         EXPECT_EQ(tickets[k], 3 * round + k + 1) << error;
       }
-      // In any order, by waiting or asking.
+      // Results are taken in any order, by Wait or Poll.
       for (const int k : {1, 2, 0}) {
         BatchSummary summary;
         if (k == 2) {
@@ -182,7 +182,7 @@ TEST(WindowSolver, RefusesWhatExceedsTheCapacity) {
   std::string error;
   EXPECT_EQ(solver->Submit(foreign.batch, &error), 0);
   EXPECT_NE(error.find("another problem's"), std::string::npos);
-  // All places are free still.
+  // All submissions are still available.
   std::vector<std::unique_ptr<Batch>> batches;
   for (int k = 0; k < 4; ++k) {
     batches.push_back(
@@ -303,7 +303,7 @@ TEST(WindowSolver, SolvesOnSeveralThreadsAtOnce) {
   }
 }
 
-// A submission takes nothing of the size of a window's arrays.
+// A submission allocates no memory of the size of a window's arrays.
 TEST(WindowSolver, TakesItsMemoryAtOnce) {
   const Case one = MakeCase(20, 300, 5, 9, 1);
   const auto solver = Make(SomeCapacity());
@@ -312,7 +312,7 @@ TEST(WindowSolver, TakesItsMemoryAtOnce) {
   ResetLargestAllocation();
   ASSERT_TRUE(solver->Wait(solver->Submit(batch.batch, nullptr), &summary));
   EXPECT_EQ(summary.num_windows, 8);
-  // Places of blocks: 4 bytes each.
+  // Numbers of blocks: 4 bytes each.
   EXPECT_LE(LargestAllocation(), 4u * 8 * 300);
 }
 
