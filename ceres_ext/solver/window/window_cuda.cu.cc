@@ -15,7 +15,7 @@ namespace {
 
 using kernels::kWarpSize;
 
-// The most threads of a block: 128 registers each.
+// Largest number of threads of a block, with 128 registers each.
 constexpr int kMaxThreads = 512;
 constexpr int kMaxWarps = kMaxThreads / kWarpSize;
 constexpr int kValues = WindowScratch::kValues;
@@ -80,7 +80,8 @@ class BlockTeam {
     *y = pair.y;
   }
 
-  // Then the compiler loads from shared memory without asking where it is.
+  // This lets the compiler load from shared memory without checking the
+  // address.
   template <typename T>
   __device__ static T* Own(T* pointer) {
 #ifdef __CUDACC__
@@ -89,8 +90,8 @@ class BlockTeam {
     return pointer;
   }
 
-  // The next number from a queue, the same in all blocks. Ends with a barrier
-  // of all, as it begins.
+  // Takes the next number from a queue, the same in all blocks. Begins and ends
+  // with a barrier of all blocks.
   __device__ int32_t Next(int32_t* queue) const {
     Join();
     auto* const number = reinterpret_cast<int32_t*>(exchange_);
@@ -101,7 +102,7 @@ class BlockTeam {
     return *number;
   }
 
-  // Over the lanes by a tree, then over the warps in their order.
+  // Sums over the lanes by a tree, then over the warps in their order.
   __device__ double Sum(double value) {
     const double of_warp[1] = {kernels::WarpSum(value)};
     Share(of_warp);
@@ -113,7 +114,7 @@ class BlockTeam {
     return sum;
   }
 
-  // Over num_slices neighbours, a power of 2, by a tree; valid in each.
+  // Sums over num_slices neighbours, a power of 2, by a tree; valid in each.
   template <int n>
   __device__ static void SumSlices(double (&values)[n], int num_slices) {
     for (int offset = num_slices / 2; offset > 0; offset /= 2) {
@@ -191,7 +192,7 @@ class BlockTeam {
     }
     __syncthreads();
   }
-  // NaN where one is.
+  // NaN if one is NaN.
   __device__ static double Larger(double a, double b) {
     return a != a || !(b <= a) ? (a != a ? a : b) : a;
   }
@@ -211,9 +212,9 @@ struct Head {
   alignas(8) unsigned char solve[sizeof(Solve)];
 };
 
-// Mapping: a block, or a cluster of them, solves a window and takes the next.
-// Only the number of the next window is taken by an atomic; what a window's
-// result is does not depend on which blocks solve it, nor on how many.
+// Mapping: a block, or a cluster of blocks, solves a window and takes the next.
+// Only the number of the next window comes from an atomic, so a window's result
+// does not depend on which blocks solve it, nor on how many.
 template <int kRotation, int kColumns>
 __global__ void
 #ifdef __CUDACC__
