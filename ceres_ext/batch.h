@@ -15,17 +15,18 @@
 //   ceres_ext::BatchSummary summary;
 //   ceres_ext::SolveBatch(options, ext_options, &batch, &summary);
 //
-// A problem whose residual blocks are all BAL reprojection errors is a *window*
-// and is solved from start to end by one thread block of a device, or one
-// thread of the host, by exact steps with Ceres's trust region: the same steps
-// as ceres_ext::Solve with DENSE_SCHUR, apart from rounding. All other problems
-// are solved one after the other by ceres_ext::Solve, and their summaries say
-// why (docs/batch.md).
+// A problem whose residual blocks are all BAL reprojection errors is a
+// *window*. One thread block of a device, or one thread of the host, solves it
+// from start to end by exact steps with Ceres's trust region. The steps are
+// those of ceres_ext::Solve with DENSE_SCHUR, apart from rounding.
+// ceres_ext::Solve solves all other problems one after the other, and their
+// summaries say why (docs/batch.md).
 //
 // Determinism: a window's result does not depend on the size of the batch, its
 // place in it, or the number of threads. Device and host differ by rounding.
 //
-// Thread safety: batches that are solved at once have parameters of their own.
+// Thread safety: batches that are solved at the same time must not share
+// parameters.
 
 #ifndef CERES_EXT_BATCH_H_
 #define CERES_EXT_BATCH_H_
@@ -49,20 +50,21 @@ struct ProblemBatch {
   ArrayProblem problem;
   int64_t num_problems = 0;
 
-  // Of each parameter array, and of each array of residual blocks, the first
-  // block of each problem and the number of all: num_problems + 1 numbers that
-  // do not fall, from 0 to num_blocks.
+  // First block of each problem in each parameter array, and in each array of
+  // residual blocks, then the number of blocks: num_problems + 1 numbers from 0
+  // to num_blocks that do not fall.
   std::vector<const int64_t*> parameter_begin;
   std::vector<const int64_t*> residual_begin;
 
-  // Of each array, or empty: whether a block takes part in the solve; null: all
-  // do. A residual block is left out if it is not active or depends on a
-  // parameter block that isn't. May change from solve to solve.
+  // For each array, 1 if a block takes part in the solve and 0 if not; null, or
+  // an empty vector: all blocks do. A residual block is left out if it is not
+  // active or depends on a parameter block that is not. The flags may change
+  // from solve to solve.
   std::vector<const uint8_t*> parameter_is_active;
   std::vector<const uint8_t*> residual_is_active;
 };
 
-// What ceres::Solver::Summary says of the same name.
+// Members have the meaning of those of ceres::Solver::Summary.
 struct ProblemSummary {
   ceres::TerminationType termination_type = ceres::FAILURE;
   std::string message;
@@ -75,7 +77,8 @@ struct ProblemSummary {
   // Seconds from the call to the result.
   double latency_in_seconds = 0.0;
 
-  // Solved as a window; else by ceres_ext::Solve, for this reason.
+  // True if it was solved as a window; otherwise ceres_ext::Solve solved it,
+  // and path_reason is the reason.
   bool is_window = false;
   std::string path_reason;
 
@@ -89,13 +92,14 @@ struct ProblemSummary {
 struct BatchSummary {
   std::vector<ProblemSummary> problems;
 
-  // Where windows were solved: "host, 16 threads", "NVIDIA H200 (CUDA device
-  // 0)", and why on the host where it was not asked for; empty: there were
-  // none.
+  // Device that solved windows, such as "host, 16 threads" or "NVIDIA H200
+  // (CUDA device 0)", and the reason if the host replaced a device. Empty if
+  // there were no windows.
   std::string device;
   int64_t num_windows = 0;
-  // Seconds of the whole call; of these: reading the arrays into windows,
-  // solving the windows (transfers included), and ceres_ext::Solve.
+  // Seconds of the whole call. The next three are parts of it: reading the
+  // arrays into windows, solving windows (transfers included), and
+  // ceres_ext::Solve.
   double total_time_in_seconds = 0.0;
   double pack_time_in_seconds = 0.0;
   double window_time_in_seconds = 0.0;
@@ -106,24 +110,25 @@ struct BatchSummary {
                ? static_cast<double>(problems.size()) / total_time_in_seconds
                : 0.0;
   }
-  // Of the problems' latencies that which `percent` of them do not exceed, by
-  // nearest rank; 0 of no problem. 0 < percent <= 100.
+  // Latency in seconds that `percent` of the problems do not exceed, by nearest
+  // rank; 0 if there are no problems. Range: 0 < percent <= 100.
   double LatencyPercentile(double percent) const;
-  // A few lines.
+  // Returns a few lines of text.
   std::string BriefReport() const;
 };
 
-// Solves all problems of the batch. options and ext_options hold for each;
-// options.num_threads solve windows at once. False, with a sentence in *error
-// (may be null), and nothing changed where offsets do not fit the arrays,
+// Solves all problems of the batch with the same options. options.num_threads
+// host threads solve windows at once. If a device cannot solve windows, the
+// host does. Returns false, with a sentence in *error (may be null) and no
+// values changed, if options are not valid, offsets do not fit the arrays,
 // residual blocks of one problem name a block of another, or memory runs out
-// before the first problem is solved. A problem that is not valid in itself
-// ends with FAILURE and the message that ceres_ext::Solve has for it, and does
-// not touch the others. Throws nothing. What a device can't do the host does.
+// before the first problem is solved. A problem that is not valid ends with
+// FAILURE and the message of ceres_ext::Solve, and does not affect the others.
+// Throws nothing.
 //
-// full_summaries (null: not wanted): of each problem what ceres_ext::Solve
-// would say; that of a window has no Summary::iterations, no times but the
-// total, and path PATH_FULL.
+// full_summaries, if not null, gets the summary of ceres_ext::Solve for each
+// problem. The summary of a window has no Summary::iterations, no times except
+// the total, and path PATH_FULL.
 bool SolveBatch(const ceres::Solver::Options& options,
                 const Options& ext_options,
                 ProblemBatch* batch,
@@ -131,13 +136,13 @@ bool SolveBatch(const ceres::Solver::Options& options,
                 std::string* error = nullptr,
                 std::vector<Summary>* full_summaries = nullptr);
 
-// The same for problems that are there already, in place of a loop of
-// ceres_ext::Solve. Those whose residual blocks are all BalReprojectionError,
-// or all BalQuaternionReprojectionError, are copied into windows; others are
-// solved by ceres_ext::Solve as they are. Also false where a problem is null or
-// in the list twice, and where a parameter block that is not constant in one of
-// them is, or overlaps, a block of another: a loop would give the second what
-// the first has made of it. Blocks that are constant in all may be shared.
+// Solves a list of `ceres::Problem`s, instead of a loop of ceres_ext::Solve.
+// Problems whose residual blocks are all BalReprojectionError, or all
+// BalQuaternionReprojectionError, are copied into windows. ceres_ext::Solve
+// solves the others. Also returns false if a problem is null or in the list
+// twice. The same holds if a problem changes a parameter block that overlaps a
+// block of another problem, because the result would depend on the order.
+// Blocks that are constant in all problems may be shared.
 bool SolveBatch(const ceres::Solver::Options& options,
                 const Options& ext_options,
                 const std::vector<ceres::Problem*>& problems,

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Small problems as they come: a SLAM system's local window several times a
-// second, the windows of many robots on one GPU.
+// Solves small problems as they arrive: a SLAM system's local window several
+// times per second, or the windows of many robots on one GPU.
 //
 //   ceres_ext::WindowCapacity capacity;
 //   capacity.num_cameras = 20;
@@ -15,10 +15,10 @@
 //   ceres_ext::BatchSummary summary;
 //   solver->Wait(ticket, &summary);
 //
-// What is submitted is a batch of one problem or several (ceres_ext/batch.h),
-// and is solved with the same bits as by SolveBatch. Memory of the device,
-// page-locked memory and that of windows is taken by Create, for the capacity,
-// and none later; a submission takes a few bytes a block for its own.
+// Submit takes a batch of one or more problems (ceres_ext/batch.h). The result
+// has the same bits as that of SolveBatch. Create allocates all memory of the
+// device, page-locked memory and memory of windows, for the capacity. A
+// submission allocates only a few bytes per block.
 
 #ifndef CERES_EXT_WINDOW_SOLVER_H_
 #define CERES_EXT_WINDOW_SOLVER_H_
@@ -33,52 +33,52 @@
 
 namespace ceres_ext {
 
-// All 1 or more.
+// All values are 1 or more.
 struct WindowCapacity {
-  // Of a problem: cameras and points, constant ones included, and residual
+  // Per problem: cameras and points, constant ones included, and residual
   // blocks.
   int64_t num_cameras = 1;
   int64_t num_points = 1;
   int64_t num_rows = 1;
-  // Of a submission.
+  // Per submission.
   int64_t num_problems = 1;
-  // In flight at once: submitted and not yet waited for.
+  // Submissions in flight: submitted and not yet waited for.
   int num_submissions = 2;
 };
 
-// Thread safety: all members may be called from any thread, each ticket's Poll
-// and Wait from one at a time. Solvers are independent of each other and of
-// solves elsewhere.
+// Thread safety: all members may be called from any thread, but Poll and Wait
+// of one ticket only from one thread at a time. Solvers are independent of each
+// other and of other solves.
 class WindowSolver {
  public:
-  // From 1 on, in the order of submission; 0: none.
+  // Tickets count from 1, in the order of submission; 0 is not a ticket.
   using Ticket = int64_t;
 
-  // Options as for SolveBatch; options.num_threads threads are made. All work
-  // is queued on Options::cuda_stream where it is given, else on a stream for
-  // each submission in flight. Null, with a sentence in *error (may be null),
-  // where options or capacity are not valid, no window is solved with the
-  // options (callbacks, for example), a thread or memory is refused, or a
-  // device can't be used and the host may not replace it.
+  // Takes the options of SolveBatch and starts options.num_threads threads. All
+  // work is queued on Options::cuda_stream if it is given, otherwise on one
+  // stream per submission in flight. Returns null, with a sentence in *error
+  // (may be null), if options or capacity are not valid, windows do not support
+  // the options (callbacks, for example), a thread or memory is not available,
+  // or the device cannot be used and the host may not replace it.
   static std::unique_ptr<WindowSolver> Create(
       const ceres::Solver::Options& options,
       const Options& ext_options,
       const WindowCapacity& capacity,
       std::string* error);
-  // Stops what is in flight, whose arrays must be there still, and waits for it
-  // in the order of submission. What nobody has waited for keeps its start, or
-  // is as an iteration has left it.
+  // Stops all submissions in flight, whose arrays must still exist, and waits
+  // for them, in the order of submission. Their results are dropped: parameters
+  // keep their start, or the values that an iteration has left.
   ~WindowSolver();
   WindowSolver(const WindowSolver&) = delete;
   WindowSolver& operator=(const WindowSolver&) = delete;
 
-  // Begins to solve a batch. Its arrays are read, and the parameters written,
-  // until Poll or Wait hands the result over; they are the caller's again then.
-  // Other batches in flight have parameters of their own. 0, with a sentence in
-  // *error (may be null), where SolveBatch would return false, the batch
-  // exceeds the capacity or as many submissions are in flight as there may be:
-  // then nothing has happened. A problem that is no window is solved by
-  // ceres_ext::Solve, with one thread, on the solver's threads.
+  // Begins to solve a batch and returns its ticket. The solver reads the arrays
+  // and writes the parameters until Poll or Wait returns the result. Batches in
+  // flight must not share parameters. Returns 0, with a sentence in *error (may
+  // be null) and nothing changed, if SolveBatch would return false, the batch
+  // exceeds the capacity, or num_submissions are in flight already. A problem
+  // that is not a window is solved by ceres_ext::Solve, with one thread, on the
+  // solver's threads.
   Ticket Submit(const ProblemBatch& batch, std::string* error);
 
   enum class State {
@@ -86,17 +86,17 @@ class WindowSolver {
     kRunning,
     kDone,  // *summary is set and the ticket is not valid any more
   };
-  // Does not wait, except for writing the values.
+  // Does not wait, except to write the values.
   State Poll(Ticket ticket, BatchSummary* summary);
-  // False: kUnknown.
+  // Waits for the result. Returns false if the ticket is unknown.
   bool Wait(Ticket ticket, BatchSummary* summary);
 
-  // Ends what is in flight: each problem with the iteration it is in, at least
-  // iteration zero, and USER_SUCCESS, as a callback would end it. What is
-  // submitted later is not affected.
+  // Ends each problem in flight with its current iteration, at least iteration
+  // zero, and with USER_SUCCESS, as a callback would. Later submissions are not
+  // affected.
   void Stop();
 
-  // Where windows are solved, as BatchSummary::device.
+  // Device that solves windows, as BatchSummary::device.
   std::string device() const;
 
  private:

@@ -45,7 +45,7 @@ bool AreValidOffsets(const std::string& name,
   return is_valid;
 }
 
-// Whether row k of problem i names a block of another problem.
+// True if row k of problem i names a block of another problem.
 bool IsForeign(const ProblemBatch& batch,
                const ArrayProblem::Index& index,
                int64_t i,
@@ -146,7 +146,7 @@ bool IsValidBatch(const ProblemBatch& batch,
       return false;
     }
   }
-  // Nothing is written by two problems at once.
+  // Two problems must not write the same memory.
   const std::less<const double*> less;
   for (size_t a = 0; a < parameters.size(); ++a) {
     for (size_t b = 0; b < a; ++b) {

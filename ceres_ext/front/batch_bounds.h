@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Whether the offsets of a batch fit its arrays and its problems are apart.
+// Checks that the offsets of a batch fit its arrays and that its problems are
+// separate.
 
 #ifndef CERES_EXT_FRONT_BATCH_BOUNDS_H_
 #define CERES_EXT_FRONT_BATCH_BOUNDS_H_
@@ -12,8 +13,10 @@
 
 namespace ceres_ext {
 
-// True where the offsets fit the arrays and no residual block names a block of
-// another problem. Blocks that are no block at all are left to the problems.
+// False, with a sentence in *error, if the offsets do not fit the arrays, two
+// parameter arrays overlap, or a residual block names a block of another
+// problem. Numbers outside of the whole array are not checked: the solve of
+// that problem refuses them.
 bool IsValidBatch(const ProblemBatch& batch,
                   kernels::HostContext* context,
                   std::string* error);

@@ -45,7 +45,8 @@ int32_t NumberOf(const ceres::Problem& problem,
   return entry->second;
 }
 
-// Reads one; what it returns is why it is no window.
+// Reads one problem and returns the reason why it is not a window, or an empty
+// string.
 std::string ReadOne(const ceres::Problem& problem, ReadProblem* read) {
   if (problem.options().evaluation_callback != nullptr) {
     return "the problem has an evaluation callback";
@@ -238,8 +239,8 @@ bool BatchOfProblems::AreApart(std::string* error) const {
   std::sort(all.begin(), all.end(), [&](const Range& a, const Range& b) {
     return a.begin != b.begin ? less(a.begin, b.begin) : a.problem < b.problem;
   });
-  // Of what began before, the block that ends last, and likewise of those that
-  // are written.
+  // Among the blocks that begin before the current one, the block that ends
+  // last; the second one counts only blocks that are written.
   const Range* last = nullptr;
   const Range* last_written = nullptr;
   const auto overlaps = [&](const Range* before, const Range& range) {

@@ -1,7 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A list of ceres::Problems as batches of windows: what they refer to, copied
-// end to end.
+// Copies a list of ceres::Problems into batches of windows.
 
 #ifndef CERES_EXT_FRONT_BATCH_OF_PROBLEMS_H_
 #define CERES_EXT_FRONT_BATCH_OF_PROBLEMS_H_
@@ -20,13 +19,13 @@
 
 namespace ceres_ext {
 
-// What of a problem may be a window.
+// One problem, as far as it may be a window.
 struct ReadProblem {
-  // Why it is none; empty: it may be one.
+  // Reason why it is not a window; empty if it may be one.
   std::string reason;
   BatchModelKind kind = BatchModelKind::kOther;
-  // What residual blocks depend on: cameras and points, in the order of the
-  // problem.
+  // The parameter blocks that residual blocks depend on, as cameras and points,
+  // in the order of the problem.
   struct Blocks {
     std::vector<double*> values;
     std::vector<uint8_t> is_constant;
@@ -34,18 +33,19 @@ struct ReadProblem {
   };
   Blocks cameras;
   Blocks points;
-  // Of each residual block.
+  // One entry per residual block, two in `observed`.
   std::vector<int32_t> camera;
   std::vector<int32_t> point;
   std::vector<double> observed;  // x and y
   std::vector<const ceres::LossFunction*> losses;
 };
 
-// The problems of one kind.
+// A batch of the problems of one kind.
 class BatchOfKind {
  public:
-  // Those of these numbers, and of their residual blocks, one after the other,
-  // what FindChains (blocks/loss_model.h) says of the losses.
+  // `numbers` are those of the problems of this batch. `losses` has one entry
+  // per residual block of these problems, in order; `ids` and `weights` are
+  // what FindChains (blocks/loss_model.h) returns for them.
   BatchOfKind(const std::vector<ReadProblem>& problems,
               const std::vector<int64_t>& numbers,
               const std::vector<const ceres::LossFunction*>& losses,
@@ -54,10 +54,11 @@ class BatchOfKind {
   BatchOfKind(const BatchOfKind&) = delete;
   BatchOfKind& operator=(const BatchOfKind&) = delete;
 
-  // Of each problem of the batch its place in the list.
+  // Number of each problem of this batch in the list of all problems.
   const std::vector<int64_t>& numbers() const { return numbers_; }
   const ProblemBatch* batch() const { return &batch_; }
-  // Problem k of the batch: writes what varies where the caller has it.
+  // Writes the values of problem k of this batch that vary to the caller's
+  // blocks.
   void Write(int64_t k) const;
 
  private:
@@ -92,17 +93,17 @@ class BatchOfKind {
 
 class BatchOfProblems {
  public:
-  // Reads the problems, by the threads of *context.
+  // Reads the problems with the threads of *context.
   BatchOfProblems(const std::vector<ceres::Problem*>* problems,
                   kernels::HostContext* context);
 
-  // False, with a sentence in *error, where a problem is null or would change
-  // what is another's too.
+  // False, with a sentence in *error, if a problem is null or would change a
+  // block that another problem has too.
   bool AreApart(std::string* error) const;
-  // Why problem i is no window; empty: it may be one.
+  // Reason why problem i is not a window; empty if it may be one.
   const std::string& reason(int64_t i) const { return read_[i].reason; }
-  // Null where none is of this kind, or their losses are too many: then
-  // reason() says so.
+  // Null if no problem is of this kind, or if they have too many losses, which
+  // reason() says then.
   std::unique_ptr<BatchOfKind> Make(BatchModelKind kind);
 
  private:

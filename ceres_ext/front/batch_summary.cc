@@ -19,7 +19,7 @@ std::string Format(const char* format, double a, double b) {
   return text;
 }
 
-// Ceres's sentences for what ends a window.
+// Returns Ceres's sentence for the end of a window.
 std::string MessageOf(const TrustRegion& region,
                       const TrustRegionOptions& options) {
   switch (region.end()) {

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Summaries of windows, as Ceres's loop would have written them.
+// Writes summaries of windows as Ceres's loop would.
 
 #ifndef CERES_EXT_FRONT_BATCH_SUMMARY_H_
 #define CERES_EXT_FRONT_BATCH_SUMMARY_H_
@@ -15,14 +15,14 @@
 
 namespace ceres_ext {
 
-// Of a window that has ended, with Ceres's sentences.
+// Summarizes a window that has ended, with Ceres's sentences.
 void Summarize(const TrustRegion& region,
                const TrustRegionOptions& options,
                double fixed_cost,
                ProblemSummary* summary);
 
-// All that there is to say of a window: sizes of what varies in *full_summary.
-// input: where it is packed.
+// Sets the members of *full_summary that a window has; of the sizes only those
+// of blocks that vary. input: the packed window.
 void SummarizeInFull(const ProblemSummary& summary,
                      const PackedWindow& window,
                      const unsigned char* input,

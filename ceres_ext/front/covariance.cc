@@ -22,7 +22,7 @@ using Matrix =
     Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Pairs = std::vector<std::pair<const double*, const double*>>;
 
-// Of the options, those that a covariance knows.
+// Returns the options that a covariance supports.
 Options OptionsOf(const CovarianceOptions& options) {
   Options result;
   result.device = options.ext.device;
@@ -40,7 +40,7 @@ Options OptionsOf(const CovarianceOptions& options) {
 struct Covariance::Impl {
   explicit Impl(const CovarianceOptions& of_caller) : options(of_caller) {}
 
-  // What is asked for, ready to be looked up: addresses ascend, and so do
+  // Adds to the request and sorts it for lookups: addresses ascend, and so do
   // pairs.
   void Add(const Pairs& pairs, const std::vector<const double*>& blocks) {
     const std::less<const double*> less;
@@ -78,7 +78,7 @@ struct Covariance::Impl {
     }
     return count;
   }
-  // The number of a parameter block; -1: it was not asked for.
+  // Number of a parameter block, or -1 if it was not asked for.
   int32_t Find(const double* block) const {
     const auto& all = request.parameter_blocks;
     const auto found = std::lower_bound(
@@ -99,7 +99,7 @@ struct Covariance::Impl {
                options.method > COVARIANCE_METHOD_PCG) {
       *message = "CovarianceOptions::method is " +
                  std::to_string(static_cast<int>(options.method)) +
-                 ", which is no method.";
+                 ", which is not a CovarianceMethod.";
     } else if (!(options.pcg_tolerance > 0.0 && options.pcg_tolerance < 1.0)) {
       *message = "CovarianceOptions::pcg_tolerance is " +
                  std::to_string(options.pcg_tolerance) +
@@ -117,12 +117,12 @@ struct Covariance::Impl {
                options.gauge > COVARIANCE_GAUGE_DAMPED) {
       *message = "CovarianceOptions::gauge is " +
                  std::to_string(static_cast<int>(options.gauge)) +
-                 ", which is no gauge.";
+                 ", which is not a CovarianceGauge.";
     } else if (options.scale < COVARIANCE_SCALE_A_PRIORI ||
                options.scale > COVARIANCE_SCALE_A_POSTERIORI) {
       *message = "CovarianceOptions::scale is " +
                  std::to_string(static_cast<int>(options.scale)) +
-                 ", which is no scale.";
+                 ", which is not a CovarianceScale.";
     } else if (options.gauge != COVARIANCE_GAUGE_DAMPED &&
                !options.damping.empty()) {
       *message = "CovarianceOptions::damping needs gauge = DAMPED.";
@@ -227,8 +227,8 @@ struct Covariance::Impl {
     return true;
   }
 
-  // The block of two parameter blocks in the tangent spaces, or lifted. False:
-  // it was not computed.
+  // Gets the block of two parameter blocks in the tangent spaces, or lifted.
+  // False if it was not computed.
   bool Get(const double* first,
            const double* second,
            bool lift,
@@ -266,7 +266,7 @@ struct Covariance::Impl {
     }
     return true;
   }
-  // n values of a block, or what CovarianceResult::place says of it.
+  // Copies n values of a block, or the zeros or NaN of CovarianceResult::place.
   void CopyValues(int64_t place, int64_t n, double* to) const {
     if (place == CovarianceResult::kUnknown) {
       std::fill_n(to, n, std::numeric_limits<double>::quiet_NaN());
@@ -279,8 +279,8 @@ struct Covariance::Impl {
                   to);
     }
   }
-  // The array of request.arrays with a block at these values, and the block's
-  // place; false: there is none.
+  // Finds the array of request.arrays that has a block at these values, and the
+  // block's place. False if there is none.
   bool FindInArray(const double* values,
                    const ArrayProblem::Parameters** p,
                    int64_t* place) const {
@@ -299,7 +299,7 @@ struct Covariance::Impl {
     }
     return false;
   }
-  // The size of a block, or of its tangent space; 0: it was not asked for.
+  // Size of a block, or of its tangent space; 0 if it was not asked for.
   int SizeOf(const double* values, bool lift) const {
     const int32_t i = Find(values);
     if (i >= 0) {
@@ -375,7 +375,7 @@ struct Covariance::Impl {
   CovarianceSummary summary;
   std::string error;
   bool has_result = false;
-  // Of ComputeDiagonals: each array, null where it was not asked for.
+  // Parameter arrays of ComputeDiagonals; null if an array was not asked for.
   std::vector<ArrayProblem::Parameters> arrays;
 };
 

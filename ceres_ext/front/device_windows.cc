@@ -32,7 +32,7 @@ int64_t MaxSharedScratch(Machine* machine) {
 template <typename Machine>
 WindowsOnMachine<Machine>::~WindowsOnMachine() {
   if constexpr (!kIsHost<Machine>) {
-    // Makes the device current.
+    // This call makes the device current.
     machine_->ForgetIfLost();
     if (!machine_->context()->IsAlive()) {
       events_.Forget();
@@ -82,7 +82,7 @@ auto WindowsOnMachine<Machine>::MakeGroups(const WindowPiece& piece) const
     ++group->num_windows;
     group->windows.push_back(i);
   }
-  // The longest first, so that none begins when others are done.
+  // Starts the longest windows first, so that none begins when others are done.
   for (Group& group : groups) {
     std::stable_sort(
         group.windows.begin(), group.windows.end(), [&](int64_t a, int64_t b) {
@@ -121,8 +121,8 @@ Status WindowsOnMachine<Machine>::Reserve(
   } else {
     const CurrentMachine<Machine> current(machine_);
     CERES_EXT_RETURN_IF_ERROR(current.status());
-    // Loss chains are numbered by a byte. As many groups as there are: 5 kinds,
-    // S in one of two places, 3 numbers of threads.
+    // Loss chains are numbered by a byte. There are at most 30 groups: 5 kinds,
+    // S in one of two memories, 3 numbers of threads.
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(256, &losses_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(5 * 2 * 3, &queues_));
     CERES_EXT_RETURN_IF_ERROR(

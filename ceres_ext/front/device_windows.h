@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The windows of a piece on a device: one launch for each group of windows of
-// one kind, whose blocks take them from a queue.
+// Solves the windows of a piece on a device. Windows of one kind are a group
+// with one launch, whose blocks take them from a queue.
 
 #ifndef CERES_EXT_FRONT_DEVICE_WINDOWS_H_
 #define CERES_EXT_FRONT_DEVICE_WINDOWS_H_
@@ -23,35 +23,36 @@
 
 namespace ceres_ext {
 
-// A template, so that a build without CUDA leaves its body out; see
+// A template, so that a build without CUDA does not compile its body; see
 // DeviceWindows.
 template <typename Machine>
 class WindowsOnMachine {
  public:
   explicit WindowsOnMachine(Machine* machine) : machine_(machine) {}
 
-  // Leaves the device current; nothing is running.
+  // Nothing may be running. The device stays current.
   ~WindowsOnMachine();
   WindowsOnMachine(const WindowsOnMachine&) = delete;
   WindowsOnMachine& operator=(const WindowsOnMachine&) = delete;
 
-  // Takes all memory that windows within the bounds need.
+  // Allocates all memory that windows within the bounds need.
   kernels::Status Reserve(const WindowBounds& bounds);
 
-  // Sends the windows and queues their solution; the host goes on. Where the
-  // piece has page-locked memory the results come by themselves.
+  // Sends the windows and queues their solution, without waiting for it. If the
+  // piece has page-locked memory, the copy of the results is queued as well.
   kernels::Status Start(const TrustRegionOptions& options, WindowPiece* piece);
-  // Whether they are solved, or the device has failed, so that Wait returns at
-  // once. Of a piece with page-locked memory.
+  // True if they are solved or the device has failed, so that Wait returns at
+  // once. The piece must have page-locked memory.
   bool IsDone() const;
-  // Waits for the solution and fetches it.
+  // Waits for the solution and downloads it.
   kernels::Status Wait(WindowPiece* piece);
-  // From any thread, after Start: each window ends with its iteration.
+  // Ends each window after its current iteration. Any thread may call it after
+  // Start.
   void Stop();
 
  private:
-  // The windows of one launch: of one kind, whose blocks have the same number
-  // of threads and S in the same memory.
+  // The windows of one launch. They have the same kind, the same number of
+  // threads per block, and S in the same memory.
   struct Group : WindowGroup {
     WindowKind kind;
     bool has_schur = false;
@@ -75,8 +76,8 @@ class WindowsOnMachine {
   Buffer<unsigned char> outputs_;
   Buffer<double> scratch_;
   Buffer<int32_t> queues_;
-  // Page-locked: what the host writes and what comes after the results, from a
-  // one on the device.
+  // Page-locked flags. The host writes stop_. After the results, the device
+  // copies one_ to is_done_.
   Result<int32_t> stop_;
   Result<int32_t> is_done_;
   Buffer<int32_t> one_;

@@ -14,7 +14,7 @@ namespace {
 
 using Residuals = ArrayProblem::Residuals;
 
-// One problem of a batch as a problem by itself, with arrays of its own except
+// One problem of a batch as a separate problem. It has its own arrays, except
 // for the values of the parameters.
 class OneOfBatch {
  public:

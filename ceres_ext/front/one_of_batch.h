@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A problem of a batch that is no window, by itself.
+// Solves a single problem of a batch that is not a window.
 
 #ifndef CERES_EXT_FRONT_ONE_OF_BATCH_H_
 #define CERES_EXT_FRONT_ONE_OF_BATCH_H_
@@ -14,11 +14,11 @@
 
 namespace ceres_ext {
 
-// What ceres_ext::Solve says of a problem.
+// Copies the result of ceres_ext::Solve.
 void Summarize(const Summary& of_problem, ProblemSummary* summary);
 
-// Solves problem i of the batch by ceres_ext::Solve. full: its summary, or
-// null.
+// Solves problem i of the batch by ceres_ext::Solve. full: gets its summary if
+// not null.
 void SolveOther(const ceres::Solver::Options& options,
                 const Options& ext_options,
                 const ProblemBatch& batch,

@@ -50,7 +50,7 @@ class BatchSolve {
         summary_(summary),
         full_summaries_(full_summaries) {}
 
-  // What is on a device goes while it is current.
+  // Frees the device's memory while the device is current.
   ~BatchSolve() {
     [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
     for (Piece& piece : pieces_) {
@@ -61,8 +61,8 @@ class BatchSolve {
   BatchSolve(const BatchSolve&) = delete;
   BatchSolve& operator=(const BatchSolve&) = delete;
 
-  // Solves the windows. False where a device was asked for, the host may not
-  // replace it, and *error says what is wrong with it.
+  // Solves the windows. False, with a sentence in *error, if the device that
+  // was asked for cannot be used and the host may not replace it.
   bool RunWindows(std::string* error) {
     std::string reason = WhyNoWindows(options_, ext_options_);
     if (reason.empty()) {
@@ -78,7 +78,7 @@ class BatchSolve {
       return false;
     }
     const double start = clock_->seconds();
-    // While a device solves one piece the host packs and sends the next.
+    // While a device solves one piece, the host packs and sends the next.
     int64_t begin = 0;
     for (int64_t piece = 0; begin < batch_->num_problems; ++piece) {
       Piece* const next = &pieces_[piece % 2];
@@ -97,7 +97,7 @@ class BatchSolve {
     return true;
   }
 
-  // Solves all others.
+  // Solves all problems that are not windows.
   void RunOthers() {
     const ScopedSeconds time(&summary_->other_time_in_seconds);
     for (int64_t i = 0; i < batch_->num_problems; ++i) {
@@ -116,7 +116,7 @@ class BatchSolve {
   }
 
  private:
-  // What is packed, sent and solved at a time.
+  // Bytes of input that are packed, sent and solved at a time.
   static constexpr int64_t kPieceBytes = int64_t{64} << 20;
   static constexpr int64_t kWindowsPerTask = 4;
 
@@ -130,7 +130,7 @@ class BatchSolve {
     std::unique_ptr<DeviceWindows> on_device;
   };
 
-  // function(i, slot) of windows, or problems, on all threads.
+  // Calls function(i, slot) for windows, or problems, on all threads.
   template <typename Function>
   void ForEach(int64_t n, int64_t grain, const Function& function) {
     context_->ParallelFor(n, grain, [&](int64_t begin, int64_t end, int slot) {
@@ -175,8 +175,8 @@ class BatchSolve {
     return true;
   }
 
-  // A stream for every other piece, where the caller has not given one and does
-  // not limit the memory. Without it pieces follow each other.
+  // Adds a stream for every other piece, unless the caller has given one or
+  // limits the memory. Without it pieces follow each other.
   template <typename Machine>
   void MakeSecondMachine() {
     Machine* machine = device_->machine.get();
@@ -222,7 +222,7 @@ class BatchSolve {
     windows.ListWindows();
   }
 
-  // False where the host has to solve it.
+  // False if the host has to solve the piece.
   bool StartOnDevice(Piece* piece) {
     if (piece->on_device == nullptr || piece->windows.windows().empty()) {
       return false;
@@ -237,7 +237,7 @@ class BatchSolve {
     return status.ok();
   }
 
-  // The host solves what is not solved yet, if it may.
+  // The host solves the remaining windows, if it may.
   void LeaveDevice(const Status& status) {
     if (device_ == nullptr) {
       return;
@@ -317,15 +317,15 @@ class BatchSolve {
   const Clock* const clock_;
   BatchSummary* const summary_;
   std::vector<Summary>* const full_summaries_;  // or null
-  // Outlive what is on them.
+  // Outlive the objects on them.
   std::shared_ptr<KeptMachines::Device> device_;
   std::unique_ptr<DeviceMachine> second_machine_;
-  // What the device has failed with where the host may not replace it.
+  // The error of the device, if the host may not replace the device.
   std::string refusal_;
   Piece pieces_[2] = {Piece(&region_options_), Piece(&region_options_)};
 };
 
-// Blocks and residual blocks of problem i, as they were given.
+// Counts the blocks and residual blocks of problem i as they were given.
 void CountAll(const ProblemBatch& batch, int64_t i, Summary* summary) {
   const auto& parameters = batch.problem.parameters();
   const auto& residuals = batch.problem.residuals();
@@ -347,8 +347,8 @@ void CountAll(const ProblemBatch& batch, int64_t i, Summary* summary) {
   summary->num_residuals = static_cast<int>(2 * num_rows);
 }
 
-// What both kinds of batches begin and end with. run(failure): false, with the
-// failure set, where nothing was solved.
+// Checks the options, calls run and sets *error, for both kinds of batches.
+// run(failure) returns false, with the failure set, if nothing was solved.
 template <typename Function>
 bool SolveAll(const ceres::Solver::Options& options,
               const Options& ext_options,
@@ -370,7 +370,7 @@ bool SolveAll(const ceres::Solver::Options& options,
   return is_done;
 }
 
-// For n problems that nothing is said of yet.
+// Prepares empty summaries for n problems.
 void Prepare(int64_t n,
              BatchSummary* summary,
              std::vector<Summary>* full_summaries) {
@@ -448,7 +448,7 @@ bool SolveBatch(const ceres::Solver::Options& options,
     }
     const auto n = static_cast<int64_t>(problems.size());
     Prepare(n, summary, full_summaries);
-    // A batch of each kind of window.
+    // Solves one batch for each kind of window.
     for (const auto kind :
          {BatchModelKind::kBalAngleAxis, BatchModelKind::kBalQuaternion}) {
       const std::unique_ptr<BatchOfKind> of_kind = batches.Make(kind);

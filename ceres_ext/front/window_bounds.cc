@@ -37,14 +37,14 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
   counts.num_points = Clamp(capacity.num_points);
   counts.num_rows = Clamp(capacity.num_rows);
   counts.num_chunks = counts.num_points;
-  // As WindowPacker: paddings of what is constant.
+  // Includes paddings of constant blocks, as in WindowPacker.
   input_bytes = num_problems *
                 (64 + WindowInput(kCameraSize, counts, true, true).num_bytes);
   output_bytes = num_problems * WindowOutput(kCameraSize, counts).num_bytes;
-  // S leaves the team's memory first where a point has most rows.
+  // S moves to main memory first if one point has as many rows as possible.
   const int degree = std::min(counts.num_rows, kMaxChunkRows);
   host_size = 0;
-  // Of each number of threads that a block may have the largest window.
+  // The largest window for each number of threads of a block (WindowThreads).
   for (const int32_t most : {2, 12, kMostCameras}) {
     WindowCounts varying = counts;
     varying.num_cameras = std::min(most, counts.num_cameras);
@@ -58,8 +58,9 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
           .size;
     };
     const int64_t scratch = size(false);
-    // Of a smaller degree chunks have more rows. Two chunks next to each other
-    // have more rows, or more points, than one has room for.
+    // The rows of a chunk depend on the degree: `least` is the chunk of degree
+    // 1. Two chunks next to each other have more rows, or more points, than one
+    // has room for.
     const ChunkSize least = ChooseChunks(kColumns, varying.num_cameras, 1);
     varying.num_chunks =
         std::min(varying.num_points,
@@ -90,7 +91,7 @@ std::string WhyTooLarge(const ProblemBatch& batch,
     for (size_t r = 0; r < residuals.size(); ++r) {
       num_rows += count(batch.residual_begin[r]);
       const auto& blocks = residuals[r].blocks;
-      // Others are no windows.
+      // Windows have residual blocks of a camera and a point only.
       if (blocks.size() != 2) {
         continue;
       }
@@ -113,7 +114,7 @@ std::string WhyTooLarge(const ProblemBatch& batch,
 }
 
 bool IsValidCapacity(const WindowCapacity& capacity, std::string* error) {
-  // What the packer takes for a window, and 2^31 problems.
+  // Largest window of the packer; the same limit holds for the problems.
   constexpr int64_t kMost = int64_t{1} << 24;
   const auto is_valid = [error](const char* name, int64_t n, int64_t most) {
     if (n < 1 || n > most) {

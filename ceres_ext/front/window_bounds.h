@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The most memory that windows of a capacity take, and what exceeds it.
+// Largest amount of memory for windows of a capacity, and a check of the
+// capacity.
 
 #ifndef CERES_EXT_FRONT_WINDOW_BOUNDS_H_
 #define CERES_EXT_FRONT_WINDOW_BOUNDS_H_
@@ -13,28 +14,29 @@
 
 namespace ceres_ext {
 
-// Of windows of any kind, with losses and weights.
+// Bounds for windows of any kind, with losses and weights.
 struct WindowBounds {
   explicit WindowBounds(const WindowCapacity& capacity);
 
-  // Of all problems of a submission.
+  // For all problems of a submission.
   int64_t num_problems;
   int64_t input_bytes;
   int64_t output_bytes;
-  // Of a thread of the host that solves one, in doubles.
+  // Doubles that a host thread needs to solve one window.
   int64_t host_size;
-  // Of a device that is busy, in doubles: of blocks that share a
-  // multiprocessor.
+  // Doubles that a busy device needs per multiprocessor, for all thread blocks
+  // that share it.
   int64_t scratch_per_multiprocessor;
-  // The same of a window that several blocks share.
+  // Doubles for a window that several thread blocks share.
   int64_t shared_scratch;
 };
 
-// Empty, or what of the batch is too large. The batch is valid.
+// Returns what of the batch is too large, or an empty string. The batch is
+// valid.
 std::string WhyTooLarge(const ProblemBatch& batch,
                         const WindowCapacity& capacity);
 
-// False, with a sentence in *error, where a number is less than 1 or too large.
+// False, with a sentence in *error, if a number is less than 1 or too large.
 bool IsValidCapacity(const WindowCapacity& capacity, std::string* error);
 
 }  // namespace ceres_ext

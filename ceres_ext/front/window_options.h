@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What options of a solve are to windows.
+// The options of a solve, as far as they concern windows.
 
 #ifndef CERES_EXT_FRONT_WINDOW_OPTIONS_H_
 #define CERES_EXT_FRONT_WINDOW_OPTIONS_H_
@@ -14,10 +14,10 @@
 
 namespace ceres_ext {
 
-// With fewer residual blocks in a batch DEVICE_AUTO is the host.
+// DEVICE_AUTO uses the host if a batch has fewer residual blocks.
 inline constexpr int64_t kMinDeviceRows = 15000;
 
-// Of options that windows are not solved with, the first; empty: they are.
+// Reason why windows are not solved with these options; empty if they are.
 std::string WhyNoWindows(const ceres::Solver::Options& options,
                          const Options& ext_options);
 

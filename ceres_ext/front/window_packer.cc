@@ -21,10 +21,10 @@ namespace {
 using Parameters = ArrayProblem::Parameters;
 using Residuals = ArrayProblem::Residuals;
 
-// Places of blocks that are not in the window.
+// The number of a block that is not in the window.
 constexpr int32_t kUnused = -1;
 constexpr int kPoint = kernels::kBalPointDim;
-// Problems with more rows, cameras or points are no windows.
+// Problems with more rows, cameras or points are not windows.
 constexpr int64_t kLargest = int64_t{1} << 24;
 
 template <typename... Parts>
@@ -121,7 +121,8 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
       counts.num_chunks = counts.num_points;
     }
     is_too_large_.push_back(is_too_large ? 1 : 0);
-    // Constant ones take the same room; three paddings of 8 bytes more.
+    // Constant blocks take as much room as others, except for three paddings of
+    // up to 8 bytes, which 64 bytes cover.
     input_begin_.push_back(
         input_begin_[i] + 64 +
         WindowInput(camera_size_, counts, has_weights_, !losses_.empty())
@@ -190,8 +191,8 @@ bool WindowPacker::IsActive(int residuals,
          IsActiveBlock(batch_->parameter_is_active, points_, point);
 }
 
-// Calls function(index in residuals_, row, camera, point) for each active row;
-// false where a block is not the window's or the function returns false.
+// Calls function(index in residuals_, row, camera, point) for each active row.
+// False if a block is not of this window or the function returns false.
 template <typename Function>
 bool WindowPacker::ForEachRow(int64_t i, const Function& function) const {
   const Blocks cameras = BlocksOf(cameras_, i);
@@ -239,7 +240,7 @@ bool WindowPacker::AddFixedCost(int e, int64_t k, double* cost) const {
   return kernels::AllFinite(r, 2);
 }
 
-// Numbers the blocks and counts the rows of points, in scratch->row_begin.
+// Numbers the blocks, and counts the rows of each point in scratch->row_begin.
 std::string WindowPacker::Count(int64_t i,
                                 Scratch* scratch,
                                 PackedWindow* window) {
@@ -301,7 +302,7 @@ std::string WindowPacker::Count(int64_t i,
   if (!fits || !is_finite) {
     return "a value or an index is not valid";
   }
-  // Those that vary first, in the order of the arrays.
+  // Numbers blocks that vary first, in the order of the arrays.
   const auto number = [](const Blocks& blocks,
                          const auto& is_constant,
                          std::vector<int32_t>* place,
@@ -337,7 +338,7 @@ std::string WindowPacker::Count(int64_t i,
   if (counts.num_rows == 0) {
     return "no residual block depends on a parameter block that varies";
   }
-  // Degrees in the order of the places, then their prefix sums.
+  // The degrees of points in the order of their numbers, then the prefix sums.
   std::vector<int32_t>& by_place = scratch->seen;
   by_place.assign(counts.all_points() + 1, 0);
   for (int64_t p = points.begin; p < points.end; ++p) {
@@ -373,7 +374,7 @@ std::string WindowPacker::ChooseKind(int64_t i, PackedWindow* window) const {
   if (any_turns != all_turn && window->record.counts.num_cameras > 0) {
     return "some quaternions have a manifold and some have none";
   }
-  // The last three values: f, k1 and k2.
+  // The last three values are f, k1 and k2.
   const bool has_intrinsics = (varies >> (camera_size_ - 3)) != 0;
   window->kind.camera_size = camera_size_;
   window->kind.num_columns =
@@ -384,7 +385,8 @@ std::string WindowPacker::ChooseKind(int64_t i, PackedWindow* window) const {
   return "";
 }
 
-// The chunks: as many points as have room for their rows.
+// Cuts the window into chunks, each with as many points as have room for their
+// rows.
 std::string WindowPacker::Cut(Scratch* scratch,
                               std::vector<int32_t>* chunks,
                               PackedWindow* window) const {
@@ -471,7 +473,7 @@ std::string WindowPacker::Write(int64_t i,
       continue;
     }
     const CameraForm& form = FormOf(c);
-    // A turn has a column less than its quaternion has values.
+    // A turn has one column less than its quaternion has values.
     mask[place] = form.turns
                       ? static_cast<uint16_t>((form.varies >> 4) << 3 | 7)
                       : form.varies;
@@ -486,7 +488,8 @@ std::string WindowPacker::Write(int64_t i,
   ForEachRow(i, [&](int e, int64_t k, int64_t camera, int64_t point) {
     const int32_t c = camera_place_[camera];
     const int32_t p = point_place_[point];
-    // Between constants, where neither may be in another row.
+    // Skips rows between two constants. Constants that have only such rows are
+    // not in the window.
     if (c == kUnused || p == kUnused ||
         (c >= counts.num_cameras && p >= counts.num_points)) {
       return true;
@@ -507,7 +510,7 @@ std::string WindowPacker::Write(int64_t i,
     }
     return true;
   });
-  // No camera twice in the rows of a point.
+  // Checks that no camera is twice in the rows of a point.
   std::vector<int32_t>& seen = scratch->seen;
   seen.assign(counts.all_cameras(), kUnused);
   for (int32_t k = 0; k < counts.num_rows; ++k) {

@@ -1,8 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Reads the problems of a batch into windows (solver/window/): numbers what is
-// used, leaves out what is not active, sorts rows by point and cuts them into
-// chunks. A problem that is no window is named with the reason.
+// Reads the problems of a batch into windows (solver/window/): numbers the
+// blocks that are used, leaves out blocks that are not active, sorts rows by
+// point and cuts them into chunks. If a problem is not a window, the packer
+// returns the reason.
 
 #ifndef CERES_EXT_FRONT_WINDOW_PACKER_H_
 #define CERES_EXT_FRONT_WINDOW_PACKER_H_
@@ -22,7 +23,7 @@ struct PackedWindow {
   WindowRecord record;
   WindowKind kind;
   bool has_schur = false;
-  // Of rows between constants alone.
+  // Cost of the rows whose camera and point are both constant.
   double fixed_cost = 0.0;
 
   WindowOutput output() const { return {kind.camera_size, record.counts}; }
@@ -33,35 +34,37 @@ class WindowPacker {
   // *batch is valid and outlives the object. Throws std::bad_alloc.
   explicit WindowPacker(const ProblemBatch* batch);
 
-  // Why no problem of the batch is a window; empty: some may be.
+  // Reason why no problem of the batch is a window; empty if some may be.
   const std::string& reason() const { return reason_; }
   const std::vector<kernels::RobustLoss>& losses() const { return losses_; }
 
-  // Bytes that the input and the output of problem i need at most, and that
-  // all problems before it do.
+  // Bytes for the input and the output of all problems before problem i, at
+  // most.
   int64_t input_begin(int64_t i) const { return input_begin_[i]; }
   int64_t output_begin(int64_t i) const { return output_begin_[i]; }
 
-  // Of a thread, to be used again.
+  // Memory of a thread, which Pack uses again.
   struct Scratch {
     std::vector<int32_t> row_begin;
     std::vector<int32_t> seen;
   };
 
-  // Writes problem i to `input` and the rest of *window but the places in the
-  // arenas. Empty, or why it is no window. Different problems at once.
+  // Writes problem i to `input`, and sets *window except the places in the
+  // arenas. Returns the reason if the problem is not a window, or an empty
+  // string. Threads may pack different problems at once.
   std::string Pack(int64_t i,
                    Scratch* scratch,
                    unsigned char* input,
                    PackedWindow* window);
 
-  // The way back: the values of what varies. `output`: of this window.
+  // Writes the values of blocks that vary back to the caller. `output` is that
+  // of this window.
   void Unpack(int64_t i,
               const PackedWindow& window,
               const unsigned char* output) const;
 
  private:
-  // What a manifold makes of a camera.
+  // The effect of a manifold on a camera.
   struct CameraForm {
     bool is_known = false;
     bool turns = false;   // The rotation is a quaternion's manifold.
@@ -111,7 +114,7 @@ class WindowPacker {
   std::vector<kernels::RobustLoss> losses_;
   std::vector<uint8_t> loss_id_;  // of residuals_
   std::unordered_map<const ceres::Manifold*, CameraForm> forms_;
-  // Of each block its number in its window, or kUnused.
+  // Number of each block in its window, or kUnused.
   std::vector<int32_t> camera_place_;
   std::vector<int32_t> point_place_;
   std::vector<uint8_t> is_too_large_;  // of each problem

@@ -32,7 +32,7 @@ std::string WindowPiece::TryPack(int64_t i, WindowPacker::Scratch* scratch) {
   std::string reason =
       packer_->Pack(i, scratch, inputs_ + record.input_begin, &window);
   if (reason.empty()) {
-    // Until it is solved.
+    // The result if the window is not solved.
     *ResultOf(i) = WindowResult();
   }
   return reason;
@@ -80,7 +80,7 @@ void WindowPiece::Finish(int64_t i) {
   const TrustRegion& region = ResultOf(i)->region;
   Failure failure;
   if (region.end() <= TrustRegionEnd::kEvaluation) {
-    // ceres_ext::Solve says which observations.
+    // ceres_ext::Solve reports which observations failed.
     summary.is_window = false;
     AssignOrShorten(region.end() == TrustRegionEnd::kNone
                         ? "there was no memory for the window"

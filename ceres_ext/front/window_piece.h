@@ -28,7 +28,7 @@
 
 namespace ceres_ext {
 
-// Bytes that are not set.
+// Uninitialised bytes.
 class Bytes {
  public:
   void Reserve(int64_t n) {
@@ -65,17 +65,18 @@ class WindowPiece {
     is_page_locked_ = is_page_locked;
   }
 
-  // Reads problem i; its summary says whether it is a window, or why not.
+  // Reads problem i. Its summary says whether it is a window, and why not.
   // Throws nothing.
   void Pack(int64_t i, WindowPacker::Scratch* scratch);
-  // What Pack has made windows of.
+  // Lists the problems that Pack made windows.
   void ListWindows();
   void Clear() { windows_.clear(); }
 
-  // Without memory the window stays as it is, not solved.
+  // If there is no memory, the window is not changed and not solved.
   void SolveOnHost(int64_t i, std::vector<double>* memory);
-  // Writes the values and the summary of a window that has ended. What
-  // ceres_ext::Solve has to say of it is no window any more.
+  // Writes the values and the summary of a window that has ended. If the window
+  // had no memory or an evaluation failed, it becomes a problem for
+  // ceres_ext::Solve, which reports the reason.
   void Finish(int64_t i);
 
   int64_t begin() const { return begin_; }

@@ -48,7 +48,7 @@ class StopCallback final : public ceres::IterationCallback {
   const int32_t* const stop_;
 };
 
-// Page-locked, so that copies are queued.
+// Page-locked memory, so that copies are queued.
 template <typename Machine>
 struct LockedMemory {
   using Buffer =
@@ -57,7 +57,7 @@ struct LockedMemory {
   Buffer outputs;
 };
 
-// What a submission in flight has: its batch, memory and, on a device, a
+// The state of a submission in flight: its batch, memory and, on a device, a
 // machine.
 struct Lane {
   explicit Lane(const ceres::Solver::Options& options)
@@ -74,19 +74,19 @@ struct Lane {
   BatchSummary summary;
   Clock clock;
 
-  // What threads of the host have to do, by number of the problem; how many
-  // have been begun, and how many are done.
+  // Numbers of the problems that host threads have to solve, how many of them
+  // are begun, and how many are done.
   std::vector<int64_t> tasks;
   size_t num_begun = 0;
   size_t num_done = 0;
-  // Whether windows are packed and on their way to a device.
+  // True if windows are packed and on their way to a device.
   bool is_on_device = false;
-  // A fault of the device where the host may not replace it.
+  // Error of the device, if the host may not replace it.
   std::string refusal;
 
   Bytes host_inputs;
   Bytes host_outputs;
-  // Outlives what is on it.
+  // Outlives the objects on it.
   std::unique_ptr<DeviceMachine> machine;
   std::unique_ptr<DeviceWindows> on_device;
   LockedMemory<DeviceMachine> locked;
@@ -98,7 +98,7 @@ struct Workspace {
   std::vector<double> memory;
 };
 
-// Templates, so that a build without CUDA leaves their bodies out.
+// Templates, so that a build without CUDA does not compile their bodies.
 template <typename Machine>
 Status MakeOnDevice([[maybe_unused]] const Options& ext_options,
                     [[maybe_unused]] const WindowBounds& bounds,
@@ -132,7 +132,7 @@ void UsePageLocked([[maybe_unused]] const LockedMemory<Machine>& locked,
   }
 }
 
-// Everything of the lane's that is on a device goes while it is current.
+// Frees the lane's memory on the device while the device is current.
 void LeaveDevice(Lane* lane) {
   [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
   lane->on_device.reset();
@@ -163,13 +163,13 @@ class WindowSolver::Impl {
     for (std::thread& thread : threads_) {
       thread.join();
     }
-    // In the order of submission.
+    // Waits in the order of submission.
     std::sort(lanes_.begin(), lanes_.end(), [](const auto& a, const auto& b) {
       return a->ticket < b->ticket;
     });
     for (const auto& lane : lanes_) {
       if (lane->on_device != nullptr && lane->is_on_device) {
-        // Whatever has become of it.
+        // The result does not matter.
         static_cast<void>(lane->on_device->Wait(&lane->piece));
       }
       LeaveDevice(lane.get());
@@ -424,7 +424,7 @@ class WindowSolver::Impl {
     return true;
   }
 
-  // All problems of the lane are the host's, to be packed there.
+  // The host packs and solves all problems of the lane.
   void UseHost(Lane* lane) {
     lane->host_inputs.Reserve(lane->piece.input_bytes());
     lane->host_outputs.Reserve(lane->piece.output_bytes());
@@ -435,7 +435,7 @@ class WindowSolver::Impl {
     }
   }
 
-  // Instead of the device the host solves the windows, if it may.
+  // The host solves the windows instead of the device, if it may.
   void Fail(const Status& status, Lane* lane) {
     lane->is_on_device = false;
     if (ext_options_.fallback == FALLBACK_REFUSE) {
@@ -455,7 +455,7 @@ class WindowSolver::Impl {
     lane->tasks.insert(lane->tasks.end(), windows.begin(), windows.end());
   }
 
-  // After the device: writes what it has solved; the rest is the host's.
+  // Writes the results of the device; the host solves the rest.
   void Collect(const Status& status, Lane* lane) {
     lane->is_on_device = false;
     Failure failure;
@@ -484,7 +484,7 @@ class WindowSolver::Impl {
     Enqueue(lane);
   }
 
-  // With the lock.
+  // The caller holds mutex_.
   void Enqueue(Lane* lane) {
     if (lane->num_begun < lane->tasks.size() &&
         std::find(queue_.begin(), queue_.end(), lane) == queue_.end()) {
@@ -507,7 +507,7 @@ class WindowSolver::Impl {
     lane->ticket = 0;
   }
 
-  // A thread of the host.
+  // The loop of a host thread.
   void Work(Workspace* workspace) {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
@@ -533,7 +533,7 @@ class WindowSolver::Impl {
     ProblemSummary& summary = lane->summary.problems[i];
     Failure failure;
     failure.Guard(false, [&] {
-      // Not one that was no window before.
+      // Skips problems that are already known not to be windows.
       if (summary.is_window) {
         lane->piece.Pack(i, &workspace->scratch);
       }
@@ -560,7 +560,7 @@ class WindowSolver::Impl {
   const Options ext_options_;
   const WindowCapacity capacity_;
   const WindowBounds bounds_;
-  // Checks and packs, for one submission at a time.
+  // Held while a submission is checked and packed.
   std::mutex pack_mutex_;
   kernels::HostContext context_;
 

@@ -26,11 +26,11 @@ using kernels::BlockFamily;
 using kernels::Status;
 using kernels::StatusCode;
 
-// Directions of similarity motions: what inner constraints may take away.
+// Dimensions of similarity motions: inner constraints remove at most these.
 constexpr int kMostInner = 7;
-// Blocks that a message names.
+// Largest number of blocks that a message names.
 constexpr size_t kMostNamed = 5;
-// In place of the first unknown of a block that has none.
+// First unknown of a block that has none.
 constexpr int32_t kNoUnknown = std::numeric_limits<int32_t>::max();
 
 // Makes the columns orthonormal, in two passes of Gram and Schmidt. A column
@@ -135,7 +135,7 @@ class CovarianceSolver {
     return session_->Evaluate(evaluation, &found_->cost);
   }
 
-  // Where parameter blocks and unknowns of S stand.
+  // Numbers the parameter blocks by their tangent offsets.
   void ListBlocks() {
     block_at_.assign(static_cast<size_t>(session_->num_columns()), -1);
     int32_t num_blocks = 0;
@@ -199,14 +199,14 @@ class CovarianceSolver {
     return session_->solver()->mutable_cholesky() == nullptr;
   }
 
-  // Blocks from columns of the inverse, each a solution by PCG.
+  // Computes blocks from columns of the inverse, each a solution by PCG.
   Status ComputeByPcg() {
     if (wanted_.diagonal.empty()) {
       CERES_EXT_RETURN_IF_ERROR(CheckDegenerateBlocks());
     }
     CERES_EXT_RETURN_IF_ERROR(UploadSystem(wanted_.diagonal));
     CERES_EXT_RETURN_IF_ERROR(session_->solver()->PrepareSystem(system_));
-    // By their right blocks, whose columns they need.
+    // Sorts by right blocks, whose columns are needed.
     std::vector<size_t> order(wanted_.blocks.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
@@ -271,7 +271,7 @@ class CovarianceSolver {
     return machine_->Download(x->size(), tangent_.data(), x->data());
   }
 
-  // Damped by D of each tangent column.
+  // Factorises the system damped by D of each tangent column.
   Status FactorizeWith(const std::vector<double>& diagonal) {
     CERES_EXT_RETURN_IF_ERROR(UploadSystem(diagonal));
     CERES_EXT_RETURN_IF_ERROR(session_->solver()->FactorizeSystem(system_));
@@ -342,7 +342,7 @@ class CovarianceSolver {
                : Status();
   }
 
-  // The lengths of the columns of J.
+  // Finds the lengths of the columns of J.
   Status FindScale() {
     const auto n = static_cast<int64_t>(session_->num_columns());
     CERES_EXT_RETURN_IF_ERROR(
@@ -356,8 +356,8 @@ class CovarianceSolver {
     return {};
   }
 
-  // The smallest eigenvalues and their vectors of H = s^-1 S s^-1, ascending,
-  // where S + shift s^2 was factorised last.
+  // Finds the smallest eigenvalues and their vectors of H = s^-1 S s^-1,
+  // ascending. S + shift s^2 must be factorised.
   Status FindSmallest(int num_vectors,
                       int num_iterations,
                       double shift,
@@ -387,7 +387,7 @@ class CovarianceSolver {
         Orthonormalize(&y);
       }
     }
-    // Of the inverse, in the space of y.
+    // The inverse, in the space of y.
     const MatrixXd projected = y.transpose() * x;
     const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(
         0.5 * (projected + projected.transpose()));
@@ -395,7 +395,7 @@ class CovarianceSolver {
     vectors->resize(n, p);
     for (Eigen::Index j = 0; j < p; ++j) {
       const double inverse = eigen.eigenvalues()(p - 1 - j);
-      // Written so that NaN is no eigenvalue above a tolerance.
+      // Written so that NaN is not an eigenvalue above a tolerance.
       (*values)(j) = inverse > 0.0 ? 1.0 / inverse - shift : 0.0;
       vectors->col(j) = x * eigen.eigenvectors().col(p - 1 - j);
     }
@@ -403,9 +403,9 @@ class CovarianceSolver {
     return {};
   }
 
-  // The directions that nothing holds, by the columns of F damped a little.
+  // Finds the free directions, with the columns of F damped a little.
   Status FindFree(const Status& why_singular) {
-    // Far above rounding, and far below what else there is.
+    // Far above rounding, and far below the other eigenvalues.
     const double shift = 100.0 * tolerance_;
     constexpr int kIterations = 6;
     std::vector<double> diagonal(scale_.size(), 0.0);
@@ -439,7 +439,7 @@ class CovarianceSolver {
     return SetupInner(vectors);
   }
 
-  // Which blocks of F the directions move.
+  // Finds the blocks of F that the directions move.
   void NameMoved(const MatrixXd& vectors) {
     std::vector<std::pair<double, int>> moved;
     for (size_t column = 0; column < block_at_.size(); ++column) {
@@ -473,8 +473,8 @@ class CovarianceSolver {
     }
   }
 
-  // From eigenvectors of H to free_ = N, of all tangent columns, and the
-  // factors of B.
+  // Computes free_ = N, in all tangent columns, and the factors of B from
+  // eigenvectors of H.
   Status SetupInner(const MatrixXd& vectors) {
     const Eigen::Index d = vectors.cols();
     free_ = MatrixXd::Zero(session_->num_columns(), d);
@@ -494,7 +494,7 @@ class CovarianceSolver {
       free_.col(j) -= of_e;
     }
     Orthonormalize(&free_);
-    // Columns to be held: complete pivoting on the scaled rows of N.
+    // Chooses the columns to hold by complete pivoting on the scaled rows of N.
     MatrixXd rows(num_unknowns(), d);
     for (int64_t u = 0; u < num_unknowns(); ++u) {
       const auto column = column_[static_cast<size_t>(u)];
@@ -608,7 +608,7 @@ class CovarianceSolver {
     return {};
   }
 
-  // The blocks of (J'J + D^2)^-1 for the factors that are there.
+  // Computes blocks of (J'J + D^2)^-1 from the current factors.
   Status FindBlocks() {
     CERES_EXT_RETURN_IF_ERROR(CheckSizes());
     if (wanted_.blocks.empty()) {
@@ -621,7 +621,7 @@ class CovarianceSolver {
     std::vector<unsigned char> is_needed(f_size_.size(), 0);
     kernels::CovarianceTermsParams terms;
     bool has_e = false;
-    // Whether the part of S^-1 on its diagonal and below is enough.
+    // True if the entries of S^-1 on its diagonal and below are enough.
     bool is_lower = true;
     bool is_padded = false;
     int64_t num_values = 0;
@@ -688,7 +688,7 @@ class CovarianceSolver {
     return {};
   }
 
-  // What the operations can't take.
+  // Checks the limits of the operations.
   Status CheckSizes() const {
     for (const int32_t size : f_size_) {
       if (size > kernels::kMaxCovarianceColumns) {
@@ -719,14 +719,14 @@ class CovarianceSolver {
             tables_[i]->tangent_size(b),
             tables_[i]->state_offset(b)};
   }
-  // With padding.
+  // Size with padding.
   int32_t Size(const Place& place) const {
     return place.family < 0 ? f_size_[static_cast<size_t>(place.block)]
                             : problem_.blocks().e[place.family].size;
   }
   // A block of F needs its own columns of S^-1, an eliminated block those of
-  // all blocks that it stands with. Of two blocks of F the right one comes
-  // first in S.
+  // all blocks that share residuals with it. For two blocks of F, the right one
+  // comes first in S.
   bool IsTurned(const Place& left, const Place& right) const {
     return left.family < 0 &&
            (right.family >= 0 || order_[static_cast<size_t>(left.block)] <
@@ -759,7 +759,7 @@ class CovarianceSolver {
     }
     return {};
   }
-  // The F blocks that eliminated right blocks stand with.
+  // Marks the F blocks that share residuals with eliminated right blocks.
   Status MarkNeeded(const std::vector<kernels::CovarianceBlock>& blocks,
                     const kernels::CovarianceBlocks& of,
                     std::vector<unsigned char>* is_needed) {
@@ -798,7 +798,8 @@ class CovarianceSolver {
 
   Status AddChunks(const std::vector<unsigned char>& is_needed,
                    kernels::CovarianceTermsParams* terms) {
-    // Columns at once: enough for the factor to be read seldom, in 256 MiB.
+    // Columns of a chunk have at most 256 MiB. Larger chunks read the factor
+    // less often.
     constexpr int64_t kMostValues = int64_t{32} << 20;
     constexpr int64_t kMostColumns = 1024;
     const int64_t n = num_unknowns();
@@ -845,7 +846,7 @@ class CovarianceSolver {
       CERES_EXT_RETURN_IF_ERROR(Run(*terms, machine_));
       std::fill(first_column.begin(), first_column.end(), -1);
       unknown.clear();
-      // The lists of the chunk go.
+      // Waits until the lists of the chunk are no longer read.
       return machine_->Synchronize();
     };
     for (size_t f = 0; f < f_size_.size(); ++f) {
@@ -864,7 +865,7 @@ class CovarianceSolver {
     return finish();
   }
 
-  // To the caller's order, without padding.
+  // Brings blocks to the caller's order and removes padding.
   void Unpad(const std::vector<kernels::CovarianceBlock>& blocks) {
     const std::vector<double> padded = std::move(found_->values);
     found_->begin.clear();
@@ -900,7 +901,7 @@ class CovarianceSolver {
     }
   }
 
-  // From B to P B P = B - N C' - C N' + N (N'C) N', C = B N.
+  // Replaces B by P B P = B - N C' - C N' + N (N'C) N', C = B N.
   Status Project() {
     MatrixXd c = free_;
     for (Eigen::Index j = 0; j < c.cols(); ++j) {

@@ -48,8 +48,8 @@ struct TrustRegionOptions {
   double gradient_tolerance = 1e-10;
   double parameter_tolerance = 1e-8;
   bool jacobi_scaling = true;
-  // Where another thread, or the host of a device, writes another number than 0
-  // to end the loop after an iteration; null: nobody does.
+  // The loop ends after an iteration if this is not 0. Another thread, or the
+  // host of a device, sets it. Null: the loop cannot be stopped.
   const int32_t* stop = nullptr;
 
   CERES_EXT_HOST_DEVICE bool IsStopped() const {

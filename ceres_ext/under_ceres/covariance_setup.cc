@@ -24,7 +24,7 @@ using ceres::internal::Program;
 using kernels::Status;
 using kernels::StatusCode;
 
-// A parameter block as a problem has it.
+// A parameter block of a problem.
 struct SourceBlock {
   const double* values = nullptr;
   int size = 0;
@@ -38,24 +38,24 @@ struct SourceBlock {
   }
 };
 
-// What differs between kinds of problems.
+// The operations that differ between kinds of problems.
 class Source {
  public:
   virtual ~Source() = default;
-  // Sets up what is solved. False with a sentence in *error.
+  // Sets up the problem. False with a sentence in *error.
   virtual bool Prepare(PreprocessedProblem* pp, std::string* error) = 0;
   virtual ArrayImport* arrays() { return nullptr; }
-  // The block at these values; false: there is none. tangent_offset is set
-  // after the set-up of the solve.
+  // Finds the block at these values; false if there is none. tangent_offset is
+  // set after the set-up of the solve.
   virtual bool Find(const double* values, SourceBlock* block) = 0;
-  // Of all blocks of a parameter array without manifolds: tangent offset, -1:
+  // Tangent offsets of all blocks of a parameter array without manifolds; -1:
   // constant, -2: not used.
   virtual void ListArray(int /*array*/, std::vector<int32_t>* /*offsets*/) {}
-  // How a message calls it.
+  // Name of the block in messages.
   virtual std::string Name(const double* values) = 0;
-  // Calls fn of all blocks in order.
+  // Calls fn for all blocks in order.
   virtual void ForEach(const std::function<void(const SourceBlock&)>& fn) = 0;
-  // After the set-up of the solve.
+  // May be called after the set-up of the solve.
   virtual void SetState(const PreprocessedProblem& pp,
                         std::vector<double>* state) = 0;
 };
@@ -286,7 +286,7 @@ class Computation {
     PreprocessedProblem pp;
     pp.options.linear_solver_type = ceres::DENSE_SCHUR;
     pp.options.num_threads = request_.num_threads;
-    // What a covariance costs, in steps of a solve.
+    // The cost of a covariance, in steps of a solve.
     pp.options.max_num_iterations = 10;
     if (use_pcg) {
       pp.options.linear_solver_type = ceres::ITERATIVE_SCHUR;
@@ -492,7 +492,7 @@ class Computation {
   KeptMachines* const kept_;
   CovarianceResult* const result_;
   std::string* const error_;
-  // What went wrong is no fault of the problem.
+  // True if there was no factor, which is not a fault of the problem.
   bool has_no_factor_ = false;
 };
 

@@ -1,9 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A covariance of a ceres::Problem or of arrays: the problem is set up as for a
-// solve with DENSE_SCHUR, or with PCG ITERATIVE_SCHUR (solve_setup.h), and its
-// session computes
-// (session/covariance_blocks.h).
+// Computes a covariance of a ceres::Problem or of arrays. The problem is set up
+// (solve_setup.h) as for a solve with DENSE_SCHUR, or with ITERATIVE_SCHUR for
+// PCG. Its session computes the blocks (session/covariance_blocks.h).
 
 #ifndef CERES_EXT_UNDER_CERES_COVARIANCE_SETUP_H_
 #define CERES_EXT_UNDER_CERES_COVARIANCE_SETUP_H_
@@ -25,7 +24,7 @@ struct CovarianceRequest {
   Options options;
   int num_threads = 1;
   bool use_pcg = false;
-  // Where there is no factorisation.
+  // If there is no factorisation, PCG may replace it.
   bool may_use_pcg = false;
   double pcg_tolerance = 0.0;
   int max_num_pcg_iterations = 0;
@@ -37,15 +36,16 @@ struct CovarianceRequest {
   // Different parameter blocks, and pairs of them by number, left <= right.
   std::vector<const double*> parameter_blocks;
   std::vector<std::pair<int32_t, int32_t>> pairs;
-  // Whether blocks in no residual block are an error, or have NaN.
+  // True: blocks without residual blocks are an error; false: their covariances
+  // are NaN.
   bool refuses_unused = true;
-  // Of an ArrayProblem: parameter arrays without manifolds, whose diagonal
+  // For an ArrayProblem: parameter arrays without manifolds whose diagonal
   // blocks are wanted too.
   std::vector<int> arrays;
 };
 
 struct CovarianceResult {
-  // Of a parameter block.
+  // Sizes of a parameter block.
   struct Block {
     int size = 0;
     int tangent_size = 0;
@@ -55,18 +55,18 @@ struct CovarianceResult {
   std::vector<Block> blocks;
   static constexpr int kZero = -1;
   static constexpr int kUnknown = -2;
-  // Of each pair its number in `found`, kZero, or kUnknown: NaN.
+  // Number of each pair in `found`, or kZero, or kUnknown for NaN.
   std::vector<int64_t> place;
-  // The same of each array's blocks.
+  // The same for the blocks of each array.
   std::vector<std::vector<int64_t>> place_in_array;
   CovarianceFound found;
-  // Values of D that have an effect and are not zero.
+  // Number of nonzero values of D that have an effect.
   int64_t num_damped = 0;
   std::string device;
 };
 
-// False with a sentence in *error. Throws std::bad_alloc and what a user's code
-// throws. *kept is cleared where a machine has failed.
+// False with a sentence in *error. Throws std::bad_alloc and the exceptions of
+// user-defined code. Clears *kept if a machine has failed.
 bool ComputeCovariance(const CovarianceRequest& request,
                        ceres::Problem* problem,
                        KeptMachines* kept,

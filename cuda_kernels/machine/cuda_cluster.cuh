@@ -41,8 +41,8 @@ __device__ __forceinline__ int ClusterRank() {
 #endif
 }
 
-// A barrier of all threads of the cluster. What they wrote to main memory
-// before it is seen by all of them after it.
+// Barrier of all threads of the cluster. Their writes to main memory before the
+// barrier are visible to all of them after it.
 __device__ __forceinline__ void ClusterBarrier() {
 #ifndef __CUDACC__
   ::emulation::ClusterBarrier();
@@ -79,7 +79,8 @@ class ClusterLaunch {
   ClusterLaunch(const ClusterLaunch&) = delete;
   ClusterLaunch& operator=(const ClusterLaunch&) = delete;
 
-  // Of shared memory, and of more than the 8 blocks that any device has.
+  // Allows this much shared memory, and clusters of more than the 8 blocks that
+  // all devices support.
   static cudaError_t Allow(const void* kernel,
                            int cluster_size,
                            int64_t shared_bytes) {
@@ -101,7 +102,7 @@ class ClusterLaunch {
 };
 #endif
 
-// Whether the device runs so many clusters at once, with nothing else on it.
+// True if an idle device can run so many clusters at once.
 template <typename... Parameters>
 bool CanLaunchClusters(void (*kernel)(Parameters...),
                        int64_t num_clusters,

@@ -8,9 +8,8 @@
 //   (A^-1)_ee' = delta_ee' Vi_e
 //                + sum_i sum_j Y_ei (S^-1)_ij Y_e'j'
 //
-// where i are the F blocks that stand in rows with e. S^-1 is there as a whole,
-// or its columns come in chunks of whole F blocks: X = S^-1 restricted to the
-// blocks of the chunk.
+// where i are the F blocks that share rows with e. X is S^-1 as a whole, or a
+// chunk of its columns: those of some whole F blocks.
 //
 //   UnitColumnsParams      the right-hand sides of a chunk
 //   CovarianceStartParams  the blocks without any column
@@ -34,8 +33,8 @@ namespace ceres_ext::kernels {
 // Columns of an F block that the operations below support.
 inline constexpr int kMaxCovarianceColumns = 32;
 
-// A block of A^-1, row-major, `out` values into the array of all. family: of E,
-// or -1: of F, whose blocks are counted through.
+// A block of A^-1, row-major. `out` is its offset in the array of all values.
+// family: that of E, or -1 for F, whose blocks are numbered across families.
 struct CovarianceBlock {
   int32_t left_family = -1;
   int32_t left_block = 0;
@@ -89,7 +88,7 @@ struct UnitColumnsParams {
   }
 };
 
-// What all operations on blocks read.
+// Arrays that all operations on blocks read.
 struct CovarianceBlocks {
   int64_t n = 0;         // blocks
   int32_t max_rows = 0;  // of a block
@@ -129,23 +128,24 @@ struct CovarianceStartParams {
   }
 };
 
-// Adds what the columns of a chunk give to all blocks.
-// Mapping: a thread takes a row of a block. Order: the pairs of the right block
-// ascending, for each of them those of the left one.
-// Traffic: for each pair of pairs a block of X and the row's W, from caches
-// where blocks next to each other have the same F blocks.
+// Adds the terms of a chunk's columns to all blocks.
+// Mapping: a thread takes a row of a block. Order: ascending pairs of the right
+// block, for each of them ascending pairs of the left one.
+// Traffic: for each pair of pairs a block of X and the row's W, from caches if
+// neighbouring blocks have the same F blocks.
 struct CovarianceTermsParams {
   static constexpr int kUnroll = 1;
   CovarianceBlocks of;
   const int32_t* id = nullptr;           // unknown of each value of F; -1: none
   const int64_t* value_begin = nullptr;  // of each F block
-  // Of each F block in X; -1: none. Null: X is S^-1, both triangles of it.
+  // First column of each F block in X; -1: none. Null: X is S^-1, both
+  // triangles.
   const int32_t* first_column = nullptr;
-  // Of each F block its first unknown, where blocks (f, f') have f not before
-  // f', and no eliminated block stands with another block than itself: only
-  // what is on the diagonal of S^-1 and below is read then. Blocks (e, e) get
-  // twice the terms below the diagonal, so that block and transpose are twice
-  // the result. Null: all is read.
+  // First unknown of each F block; null: all of S^-1 is read. If not null,
+  // blocks (f, f') have f not before f', and each eliminated block is paired
+  // only with itself. Then only the entries of S^-1 on the diagonal and below
+  // are read. Blocks (e, e) get twice the terms below the diagonal, so that
+  // block and transpose are twice the result.
   const int32_t* order = nullptr;
   int64_t stride = 0;         // from column to column
   const double* x = nullptr;  // of the unknowns of S, column-major

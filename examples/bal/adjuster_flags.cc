@@ -150,7 +150,7 @@ bool CheckNotNegative(const char* flag, double value, std::string* error) {
   return false;
 }
 
-// What a batch does not support.
+// Refuses flags that --batch does not support.
 bool CheckFlagsOfBatch(std::string* error) {
   for (const char* flag : {"input",
                            "compare",

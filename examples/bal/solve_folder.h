@@ -10,8 +10,8 @@
 namespace ceres_ext::bal {
 
 // Solves the files of --batch and writes those with a usable solution to
-// --output, a folder, under their names. Files that are no problems are named
-// on standard error and leave the others alone.
+// --output, a folder, under their names. Files that are not valid problems are
+// listed on standard error, and do not affect the others.
 ExitCode SolveFolder();
 
 }  // namespace ceres_ext::bal

@@ -71,9 +71,9 @@ DEFINE_string(origin, "auto",
               "extent), none (zero), or X,Y,Z. Files keep their coordinates.");
 
 DEFINE_string(covariance_gauge, "inner",
-              "Of --covariance: inner (inner constraints, nothing is held), "
-              "as_solved (relative to what the solve holds: the pose of the "
-              "first image and one coordinate of another).");
+              "Gauge of --covariance: inner (inner constraints), "
+              "as_solved (relative to the constants of the solve: the pose of "
+              "the first image and one coordinate of another).");
 
 DEFINE_int32(max_num_iterations, 100, "Iterations of the minimizer, at most.");
 // clang-format on
@@ -124,7 +124,7 @@ bal::AdjusterProgram Program() {
   return {"colmap_adjuster", "a model", kIntroduction, __FILE__, groups};
 }
 
-// COLMAP's, where they are not those of bundle_adjuster.
+// Sets the defaults of COLMAP, if they differ from those of bundle_adjuster.
 void SetDefaults() {
   for (const auto& [flag, value] :
        {std::pair("eta", "0.1"),
@@ -175,7 +175,7 @@ bool ParseOrigin(AdjusterOptions* options, std::string* error) {
   return false;
 }
 
-// Checks all flags but paths.
+// Checks all flags except paths.
 bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
   for (const auto& [flag, path] :
        {std::pair("input_path", FLAGS_input_path),
@@ -224,12 +224,12 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
          options->solver.IsValid(error);
 }
 
-// Where images see most of the points, Ceres would eliminate some images and
-// keep points. With many points images don't, and an ordering takes a second
-// for a million.
+// If images see most of the points, Ceres eliminates some images and keeps
+// points. With many points images do not, and an ordering takes a second per
+// million points.
 constexpr size_t kMaxOrderedPoints = 50000;
 
-// Eliminates the points.
+// Returns an ordering that eliminates the points.
 std::shared_ptr<ceres::ParameterBlockOrdering> PointsFirst(
     const ceres::Problem& problem, const Model& model) {
   auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
@@ -257,8 +257,8 @@ bool WritePly(const std::string& path,
       path, CameraCenters(model), points, ellipsoids, error);
 }
 
-// EXIT_USABLE_SOLUTION if all outputs can be written. Only the model may take
-// the place of that which is read, whose files are `inputs`.
+// EXIT_USABLE_SOLUTION if all outputs can be written. Only the model may
+// overwrite an input; `inputs` are the files that were read.
 ExitCode CheckOutputs(const std::vector<std::string>& inputs,
                       const Model& model,
                       std::string* error) {
@@ -336,7 +336,7 @@ ExitCode Run() {
     return Fail(code, error);
   }
 
-  // From here on an output that fails is told, and the others are written.
+  // From here on, an output that fails is reported and the others are written.
   const auto check_written = [&code, &error](bool is_written) {
     if (!is_written) {
       code = Fail(bal::EXIT_OUTPUT, error);

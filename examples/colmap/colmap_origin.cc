@@ -13,9 +13,9 @@
 namespace ceres_ext::colmap {
 namespace {
 
-// Of a scene of extent L at distance D: a start whose rotations are off by
-// a = 0.01 radians has a first step that leaves out D a^2 / 2, which from D =
-// 20 L on is more than 1/1000 of the extent, a pixel at a focal length of 1000.
+// For a scene of extent L at distance D: if the rotations of the start are off
+// by a = 0.01 radians, the first step leaves out D a^2 / 2. From D = 20 L on
+// that is more than 1/1000 of the extent, or a pixel at a focal length of 1000.
 constexpr double kMaxDistance = 20.0;  // times the extent
 
 // Changes the order of the values.
@@ -26,7 +26,7 @@ double Median(std::vector<double>* values) {
   return *middle;
 }
 
-// Whether a step may change the block at the address.
+// True if a step may change the block at the address.
 bool Varies(const ceres::Problem& problem, const double* block) {
   return problem.HasParameterBlock(block) &&
          !problem.IsParameterBlockConstant(block);

@@ -14,9 +14,9 @@
 
 namespace ceres_ext::colmap {
 
-// Whether the scene is far from zero: the distance of its centre, the median of
+// True if the scene is far from zero: the distance of its centre, the median of
 // points and cameras, is more than 20 times the median of their distances from
-// the centre. Then the centre goes to origin[3].
+// the centre. Then origin[3] is set to the centre.
 bool IsFar(const Model& model, double* origin);
 
 // Moves a model to an origin and back:

@@ -139,7 +139,7 @@ class ProblemBuilder {
       problem_->SetParameterBlockConstant(first + 4);
     }
     for (size_t i = 1; i < images.size(); ++i) {
-      // Where the image stands, as the first one sees it.
+      // Position of the image in the coordinates of the first one.
       double* pose = images[i]->pose;
       double center[3];
       double baseline[3];
@@ -195,7 +195,7 @@ class ProblemBuilder {
   const ProblemOptions& options_;
   Model* model_;
   ceres::Problem* problem_;
-  // Owned, and deleted once, by *problem_.
+  // *problem_ owns it and deletes it once.
   ceres::LossFunction* loss_ = nullptr;
 };
 

@@ -285,7 +285,7 @@ class Solver {
 
   void CheckTicket(int64_t ticket) const {
     if (flights_.count(ticket) == 0) {
-      throw ValueError("ticket: expected one of what is in flight, found " +
+      throw ValueError("ticket: expected a submission in flight, found " +
                        std::to_string(ticket));
     }
   }
@@ -296,16 +296,18 @@ class Solver {
 
 void AddSummaries(nb::module_* module) {
   nb::class_<ProblemSummary>(
-      *module, "ProblemSummary", "What became of one problem of a batch.")
+      *module, "ProblemSummary", "Result of one problem of a batch.")
       .def_prop_ro(
           "termination_type",
           [](const ProblemSummary& self) {
             return std::string(
                 ceres::TerminationTypeToString(self.termination_type));
           },
-          "CONVERGENCE, NO_CONVERGENCE, FAILURE, or USER_SUCCESS where it was "
+          "CONVERGENCE, NO_CONVERGENCE, FAILURE, or USER_SUCCESS if it was "
           "stopped.")
-      .def_ro("message", &ProblemSummary::message, "Why the solve ended.")
+      .def_ro("message",
+              &ProblemSummary::message,
+              "The reason why the solve ended.")
       .def_ro(
           "initial_cost", &ProblemSummary::initial_cost, "1/2 sum rho(|r|^2)")
       .def_ro("final_cost", &ProblemSummary::final_cost, "1/2 sum rho(|r|^2)")
@@ -314,18 +316,22 @@ void AddSummaries(nb::module_* module) {
       .def_ro("num_unsuccessful_steps", &ProblemSummary::num_unsuccessful_steps)
       .def_ro("latency_in_seconds",
               &ProblemSummary::latency_in_seconds,
-              "From the call to the result.")
+              "Seconds from the call to the result.")
       .def_ro("is_window",
               &ProblemSummary::is_window,
-              "Whether it was solved as a window; path_reason says why not.")
+              "True if it was solved as a window; otherwise see path_reason.")
       .def_ro("path_reason", &ProblemSummary::path_reason)
       .def("is_solution_usable",
            &ProblemSummary::IsSolutionUsable,
-           "Whether the arrays hold a solution; else they are as they were.");
+           "True if the arrays hold a solution; otherwise they are unchanged.");
   nb::class_<BatchSummary>(
-      *module, "BatchSummary", "What became of a batch. Times are in seconds.")
-      .def_ro("problems", &BatchSummary::problems, "A ProblemSummary each.")
-      .def_ro("device", &BatchSummary::device, "Where windows were solved.")
+      *module, "BatchSummary", "Result of a batch. Times are in seconds.")
+      .def_ro("problems",
+              &BatchSummary::problems,
+              "One ProblemSummary per problem.")
+      .def_ro("device",
+              &BatchSummary::device,
+              "Device that solved windows; empty if there were none.")
       .def_ro("num_windows", &BatchSummary::num_windows)
       .def_ro("total_time_in_seconds", &BatchSummary::total_time_in_seconds)
       .def_ro("pack_time_in_seconds", &BatchSummary::pack_time_in_seconds)
@@ -335,7 +341,7 @@ void AddSummaries(nb::module_* module) {
       .def("latency_percentile",
            &BatchSummary::LatencyPercentile,
            "percent"_a,
-           "Latency that so many percent of the problems do not exceed.")
+           "Latency in seconds that `percent` of the problems do not exceed.")
       .def("brief_report", &BatchSummary::BriefReport)
       .def("__repr__", [](const BatchSummary& self) {
         return "<ceres_ext.BatchSummary: " + self.BriefReport() + ">";
@@ -359,17 +365,16 @@ void AddBatch(nb::module_* module) {
       "values"_a,
       "Solves many small problems at once (docs/batch.md).\n\n"
       "problem: the arrays of all problems, one after the other.\n"
-      "parameter_begin, residual_begin: of each call of add_parameters and of\n"
-      "add_residuals an int64 array of the first block of each problem and "
-      "the\n"
-      "number of all; so one number more than there are problems.\n"
-      "options, values: as of solve(), for each problem.\n"
-      "parameter_is_active, residual_is_active: of each call a bool array of\n"
-      "the blocks that take part, or None: all do.");
+      "parameter_begin, residual_begin: for each call of add_parameters and\n"
+      "add_residuals, an int64 array with the first block of each problem,\n"
+      "then the number of blocks.\n"
+      "options, values: as for solve(), for each problem.\n"
+      "parameter_is_active, residual_is_active: for each call, a bool array,\n"
+      "true for blocks that take part, or None if all do.");
   nb::class_<Solver>(*module,
                      "WindowSolver",
-                     "Solves small problems as they come, in memory that is "
-                     "taken once (docs/batch.md).")
+                     "Solves small problems as they arrive, in memory that is "
+                     "allocated once (docs/batch.md).")
       .def(nb::init<int64_t,
                     int64_t,
                     int64_t,
@@ -384,31 +389,36 @@ void AddBatch(nb::module_* module) {
            "num_submissions"_a = 2,
            "options"_a.none() = nb::none(),
            "values"_a,
-           "num_cameras, num_points, num_rows: of a problem, at most.\n"
-           "num_problems: of a submission. num_submissions: in flight.\n"
-           "options, values: as of solve().")
-      .def(
-          "submit",
-          &Solver::Submit,
-          "problem"_a,
-          "parameter_begin"_a.none() = nb::none(),
-          "residual_begin"_a.none() = nb::none(),
-          nb::kw_only(),
-          "parameter_is_active"_a.none() = nb::none(),
-          "residual_is_active"_a.none() = nb::none(),
-          "Begins to solve a batch, arguments as of solve_batch(), or without\n"
-          "offsets one problem, and returns its ticket. The arrays are the\n"
-          "solver's until the result is taken.")
+           "num_cameras, num_points, num_rows: largest numbers per problem.\n"
+           "num_problems: largest number per submission.\n"
+           "num_submissions: largest number in flight.\n"
+           "options, values: as for solve().")
+      .def("submit",
+           &Solver::Submit,
+           "problem"_a,
+           "parameter_begin"_a.none() = nb::none(),
+           "residual_begin"_a.none() = nb::none(),
+           nb::kw_only(),
+           "parameter_is_active"_a.none() = nb::none(),
+           "residual_is_active"_a.none() = nb::none(),
+           "Begins to solve a batch and returns its ticket.\n"
+           "Arguments are those of solve_batch(). Without offsets the\n"
+           "arrays are one problem. The solver uses the arrays until the\n"
+           "result is taken.")
       .def("poll",
            &Solver::Poll,
            "ticket"_a,
            nb::sig("def poll(self, ticket: int) -> BatchSummary | None"),
-           "The result, or None where it is not there yet.")
-      .def("wait", &Solver::Wait, "ticket"_a, "The result.")
-      .def("stop",
-           &Solver::Stop,
-           "Ends what is in flight after its iteration, with USER_SUCCESS.")
-      .def_prop_ro("device", &Solver::device, "Where windows are solved.");
+           "The result, or None if it is not available yet.")
+      .def("wait",
+           &Solver::Wait,
+           "ticket"_a,
+           "Waits for the result and returns it.")
+      .def(
+          "stop",
+          &Solver::Stop,
+          "Ends each problem in flight after its iteration, with USER_SUCCESS.")
+      .def_prop_ro("device", &Solver::device, "Device that solves windows.");
 }
 
 }  // namespace ceres_ext::python

@@ -109,7 +109,7 @@ def test_window_solver(bal):
     assert summary.problems[0].is_window
     with pytest.raises(ValueError, match="ticket"):
         solver.wait(second)
-    # What is left in flight ends with the solver.
+    # A submission in flight ends with the solver.
     solver.submit(problem, parameter_begin, residual_begin)
     solver.stop()
 

@@ -293,7 +293,7 @@ TEST_F(BundleAdjusterTest, InputErrors) {
                     "2147483647, found the end of the file");
 }
 
-// Files of a folder as one batch, of which some are no problems.
+// Solves the files of a folder as one batch; some are not valid problems.
 TEST_F(BundleAdjusterTest, SolvesAFolder) {
   BalProblem problem;
   std::string error;
@@ -341,7 +341,7 @@ TEST_F(BundleAdjusterTest, SolvesAFolder) {
           a.points[e], b.points[e], 1e-5 * (1.0 + std::abs(a.points[e])));
     }
   }
-  // A file that is no problem, and one that can't be solved.
+  // One file is not a valid problem, and another cannot be solved.
   WriteBytes(folder + "/bad.txt", "1 1 1\n");
   WriteBytes(folder + "/center.txt",
              "1 1 1\n0 0 1 2\n0\n0\n0\n0\n0\n0\n1\n0\n0\n0\n0\n0\n");

@@ -50,7 +50,7 @@ using RowMajor =
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
-// The host's is tested by one of the two programs.
+// Only one of the two programs tests the host.
 #ifdef CERES_EXT_EMULATED
 const DeviceType kDevices[] = {DEVICE_CUDA};
 #else
@@ -66,7 +66,7 @@ class OnDevices : public ::testing::TestWithParam<DeviceType> {
     options_.ext.device = GetParam();
   }
   void TearDown() override {
-    // Nothing has gone to the host.
+    // The host has solved nothing.
     if (GetParam() == DEVICE_CUDA && !device_.empty()) {
       EXPECT_EQ(device_.find("host"), std::string::npos) << device_;
     }
@@ -124,7 +124,7 @@ std::vector<double*> VaryingBlocks(const ceres::Problem& problem) {
   return varying;
 }
 
-// In the order in which they were added.
+// Blocks in the order in which they were added.
 std::vector<double*> AllBlocks(ceres::Problem* problem) {
   std::vector<double*> all;
   for (auto* block :
@@ -149,8 +149,8 @@ MatrixXd PseudoInverse(const MatrixXd& j, int nullity) {
          svd.matrixV().leftCols(rank).transpose();
 }
 
-// Whether all elements agree, each in proportion to the standard deviations of
-// its row and column.
+// Checks that all elements agree, relative to the standard deviations of their
+// row and column.
 ::testing::AssertionResult AreNear(const MatrixXd& a,
                                    const MatrixXd& expected,
                                    double tolerance) {
@@ -173,10 +173,10 @@ MatrixXd PseudoInverse(const MatrixXd& j, int nullity) {
          << tolerance;
 }
 
-// Of normal equations scaled to a unit diagonal, of n unknowns: their inverse
-// is off by a few n u times their condition, which is at most n over the
-// smallest eigenvalue. What is seen is far less than this bound of the worst
-// case, so sqrt(n) is enough for the first n.
+// Relative error of the inverse of normal equations of n unknowns, scaled to a
+// unit diagonal. It is a few n u times their condition, which is at most n over
+// the smallest eigenvalue. Real errors are far less than this worst case, so
+// sqrt(n) is enough for the first n.
 double Tolerance(const CovarianceSummary& summary) {
   const double n = static_cast<double>(summary.num_columns);
   return 10.0 * std::sqrt(n) * n * kEpsilon / summary.smallest_eigenvalue;
@@ -191,7 +191,7 @@ bool IsPositiveSemidefinite(const MatrixXd& a) {
          -10.0 * kEpsilon * static_cast<double>(a.rows());
 }
 
-// Against ceres::Covariance of all pairs of the blocks.
+// Compares all pairs of the blocks with ceres::Covariance.
 void ExpectAsCeres(const CovarianceOptions& options,
                    const std::vector<double*>& blocks,
                    ceres::Problem* problem,
@@ -375,7 +375,7 @@ TEST_P(OnDevices, ManifoldsAndConstantBlocks) {
   for (int i = 0; i < of.bal.num_cameras(); ++i) {
     problem->SetManifold(of.bal.camera(i), new Pose);
   }
-  // Of one only the focal length of the intrinsics is unknown.
+  // One camera has intrinsics of which only the focal length is unknown.
   problem->SetManifold(
       of.bal.camera(2),
       new ceres::ProductManifold<ceres::QuaternionManifold,
@@ -389,7 +389,7 @@ TEST_P(OnDevices, ManifoldsAndConstantBlocks) {
   HoldTwo({of.bal.camera(0), of.bal.camera(1)}, problem);
   std::vector<double*> blocks = Some(&of);
   ExpectAsCeres(options_, blocks, problem, &device_);
-  // Of a block without tangent columns.
+  // Covariance of a block without tangent columns.
   Covariance covariance(options_);
   ASSERT_TRUE(covariance.Compute(
       std::vector<const double*>{of.bal.point(8), of.bal.camera(2)}, problem))
@@ -401,8 +401,8 @@ TEST_P(OnDevices, ManifoldsAndConstantBlocks) {
   EXPECT_EQ(std::count(block, block + 30, 0.0), 30);
 }
 
-// Rows with no eliminated block, with blocks of any size, and nothing that is
-// eliminated at all.
+// Rows without an eliminated block, with blocks of any size, and no eliminated
+// block at all.
 TEST_P(OnDevices, PriorsAlone) {
   std::mt19937 generator(3);
   std::normal_distribution<double> normal;
@@ -487,7 +487,7 @@ TEST_P(OnDevices, InnerConstraints) {
       RowMajor matrix(j.cols(), j.cols());
       ASSERT_TRUE(covariance.GetCovarianceMatrixInTangentSpace(Const(blocks),
                                                                matrix.data()));
-      // B, C and N are off by as much, and N stands on both sides.
+      // B, C and N are off by as much, and N is a factor on both sides.
       const double tolerance = 10.0 * Tolerance(covariance.summary());
       EXPECT_LE(tolerance, 1e-5);
       EXPECT_TRUE(AreNear(matrix, expected, tolerance));
@@ -636,7 +636,7 @@ ArrayProblem ArraysOf(BalTestProblem* bal,
 
 TEST_P(OnDevices, ArraysAsProblem) {
   BalTestProblem bal = MakeBalTestProblem(7, 60, 4, 9, 3);
-  // A point that nobody sees.
+  // A point without observations.
   bal.points.insert(bal.points.end(), {0.1, 0.2, 0.3});
   auto* const loss = new ceres::HuberLoss(2.0);
   const auto problem =
@@ -683,7 +683,7 @@ TEST_P(OnDevices, ArraysAsProblem) {
                         Eigen::Map<const RowMajor>(block, 3, 3),
                         1e-12));
   }
-  // Of what nothing is known.
+  // The covariance of this point is unknown.
   EXPECT_TRUE(std::isnan(points[60 * 9]));
   double expected_block[27];
   ASSERT_TRUE(diagonals.GetCovarianceBlock(bal.camera(2), bal.point(3), block));
@@ -720,8 +720,8 @@ struct RelativePose {
   }
 };
 
-// What similarities don't change does not depend on how the gauge is held: the
-// relative rotation of two cameras.
+// The relative rotation of two cameras does not change with a similarity, and
+// so does not depend on how the gauge is held.
 TEST_P(OnDevices, RelativeRotationsDoNotDependOnTheGauge) {
   const ceres::AutoDiffCostFunction<RelativePose, 6, 9, 9> relative(
       new RelativePose);

@@ -79,7 +79,7 @@ std::unique_ptr<ceres::Problem> ProblemOf(Case* one,
   return problem;
 }
 
-// Whether rounding may decide an iteration: its change of the cost is that of
+// True if rounding may decide an iteration: its change of the cost is that of
 // rounding, or at a threshold.
 bool IsNearATie(const ceres::Solver::Summary& ceres,
                 const ceres::Solver::Options& options) {
@@ -142,7 +142,7 @@ TEST(RandomWindows, SolveAsCeres) {
       }
       EXPECT_NEAR(
           ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
-      // What a problem without freedom and noise ends with is rounding.
+      // A problem without freedom and noise ends with rounding errors.
       EXPECT_LE(ours.final_cost,
                 ceres.final_cost * (1.0 + 1e-6) + 1e-9 * ceres.initial_cost);
       if (!IsNearATie(ceres, options)) {

@@ -138,7 +138,7 @@ std::string FaultOfOne(Door solve,
   return NumLiveBlocks() > num_live_blocks ? "leaked" : "";
 }
 
-// What is kept for good, as by streams, is kept by a first one.
+// The first call keeps memory for good, as streams do; the second must not.
 std::string FaultOf(Door solve,
                     const Scarcity& allocations,
                     const Scarcity& threads) {

@@ -109,11 +109,11 @@ void ExpectAsCeres(const std::vector<Case>& cases,
     EXPECT_EQ(ours.num_unsuccessful_steps, ceres.num_unsuccessful_steps);
     EXPECT_NEAR(
         ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
-    // Where the images have no noise to fit, rounding is what is left.
+    // If the images have no noise to fit, only rounding is left.
     EXPECT_NEAR(
         ours.final_cost, ceres.final_cost, 1e-6 * ceres.final_cost + kNothing);
     EXPECT_NEAR(ours.fixed_cost, ceres.fixed_cost, 1e-12 * ceres.fixed_cost);
-    // What is there now costs that much.
+    // The solution has that cost.
     Case after = cases[i];
     const std::vector<double> values = batch.ValuesOf(static_cast<int>(i));
     std::copy_n(values.begin(),
@@ -138,7 +138,8 @@ TEST(SolveBatch, SolvesAsCeresByKind) {
 }
 
 TEST(SolveBatch, SolvesAsCeresWithManifolds) {
-  // Of 9 values: constant intrinsics, 6 columns; a constant angle and k2, 9.
+  // Manifolds of 9 values: constant intrinsics, 6 columns; a constant angle and
+  // k2, 9 columns.
   ceres::SubsetManifold constant_intrinsics(9, {6, 7, 8});
   ceres::SubsetManifold some(9, {1, 8});
   for (ceres::Manifold* const manifold : {&constant_intrinsics, &some}) {
@@ -148,8 +149,8 @@ TEST(SolveBatch, SolvesAsCeresWithManifolds) {
     }
     ExpectAsCeres(cases, nullptr, SomeOptions());
   }
-  // Of 10: a turn with and without intrinsics, 9 and 6 columns; none, but
-  // constant values, 10.
+  // Manifolds of 10 values: a turn with and without intrinsics, 9 and 6
+  // columns; only constant values, 10 columns.
   BalCameraManifold turn;
   ceres::ProductManifold<ceres::QuaternionManifold, ceres::SubsetManifold>
       turn_of_pose(ceres::QuaternionManifold(),
@@ -196,7 +197,7 @@ TEST(SolveBatch, SolvesRandomWindowsAsCeres) {
         one.row_is_active[k] = uniform(random) < p_left_out ? 0 : 1;
         one.weights[k] = 0.5 + uniform(random);
       }
-      // What has nothing to solve is no window.
+      // A problem with nothing to solve is not a window.
       one.point_is_constant[0] = 0;
       std::fill_n(one.row_is_active.begin(), views, uint8_t{1});
       cases.push_back(one);
@@ -375,7 +376,8 @@ TEST(SolveBatch, KeepsBadProblemsToThemselves) {
   }
 }
 
-// What windows do not support goes through ceres_ext::Solve, and says so.
+// ceres_ext::Solve solves problems that windows do not support, and the
+// summaries say why.
 TEST(SolveBatch, SolvesOthersOneByOne) {
   std::vector<Case> cases = {MakeCase(3, 30, 3, 9, 1),
                              MakeCase(3, 30, 3, 9, 2)};
@@ -547,7 +549,7 @@ TEST(SolveBatch, SolvesAListOfProblems) {
                   values[e],
                   1e-3 * (1.0 + std::abs(values[e])));
     }
-    // In full, but for times and what a window has none of.
+    // The full summary, except times and members that a window does not have.
     const Summary& all = full[i];
     EXPECT_EQ(all.termination_type, ceres.termination_type);
     EXPECT_EQ(all.final_cost, one.final_cost);

@@ -83,7 +83,7 @@ TEST(WindowSolver, HasTheBitsOfSolveBatch) {
         tickets.push_back(solver->Submit(batches[k]->batch, &error));
         EXPECT_EQ(tickets[k], 3 * round + k + 1) << error;
       }
-      // In any order, by waiting or asking.
+      // Results are taken in any order, by Wait or Poll.
       for (const int k : {1, 2, 0}) {
         BatchSummary summary;
         if (k == 2) {
@@ -184,7 +184,7 @@ TEST(WindowSolver, RefusesWhatExceedsTheCapacity) {
   std::string error;
   EXPECT_EQ(solver->Submit(foreign.batch, &error), 0);
   EXPECT_NE(error.find("another problem's"), std::string::npos);
-  // All places are free still.
+  // All submissions are still available.
   for (int k = 0; k < 4; ++k) {
     batches.push_back(
         std::make_unique<Batch>(std::vector<Case>{good}, nullptr));
@@ -226,7 +226,7 @@ TEST(WindowSolver, GivesBackAnEmptyBatch) {
   EXPECT_FALSE(solver->Wait(17, &summary));
 }
 
-// What is stopped ends with an iteration, and what comes later does not.
+// Stopped submissions end with an iteration; later ones do not.
 TEST(WindowSolver, StopsWhatIsInFlight) {
   const std::vector<Case> cases(8, MakeCase(20, 300, 5, 9, 1));
   Batch stopped(cases, nullptr);
@@ -304,7 +304,7 @@ TEST(WindowSolver, SolvesOnSeveralThreadsAtOnce) {
   }
 }
 
-// A submission takes nothing of the size of a window's arrays.
+// A submission allocates no memory of the size of a window's arrays.
 TEST(WindowSolver, TakesItsMemoryAtOnce) {
   const Case one = MakeCase(20, 300, 5, 9, 1);
   const auto solver = Make(SomeCapacity());
@@ -313,7 +313,7 @@ TEST(WindowSolver, TakesItsMemoryAtOnce) {
   ResetLargestAllocation();
   ASSERT_TRUE(solver->Wait(solver->Submit(batch.batch, nullptr), &summary));
   EXPECT_EQ(summary.num_windows, 8);
-  // Places of blocks: 4 bytes each.
+  // Numbers of blocks: 4 bytes each.
   EXPECT_LE(LargestAllocation(), 4u * 8 * 300);
 }
 

@@ -34,7 +34,7 @@ struct Answer {
 struct Script {
   std::vector<Answer> answers;
   double start = 1.0;
-  // Where somebody stops the loop.
+  // The loop is stopped in this iteration.
   int stop_iteration = std::numeric_limits<int>::max();
 
   // The answer to call i; the last one is given for ever.

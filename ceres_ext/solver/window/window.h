@@ -52,18 +52,18 @@ struct WindowCounts {
 
 inline constexpr int kWordPoints = 64;  // the bits of a mask's word
 inline constexpr int kMaxChunkRows = 512;
-// Cameras that vary; with more other solvers are faster.
+// Largest number of cameras that vary; with more, other solvers are faster.
 inline constexpr int kMaxWindowCameras = 128;
-// What a block of a device has for Head (window_cuda.cu.cc).
+// Bytes of a device block's shared memory for Head (window_cuda.cu.cc).
 inline constexpr int64_t kHeadBytes = 1024;
-// And for the rest.
+// Bytes for the rest.
 inline constexpr int64_t kMaxTeamBytes = 227 * 1024 - kHeadBytes;
-// Columns of S that a panel has at most where S is in main memory.
+// Largest number of columns of a panel, if S is in main memory.
 inline constexpr int kMaxPanelColumns = 48;
 
-// Doubles of a row in a chunk: Jc 2 x columns, Jp 2 x 3, r and r' of 2. Pairs
-// are loaded at once, and their number is odd, so that equal places of
-// neighbours are in different banks.
+// Doubles of a row in a chunk: Jc 2 x columns, Jp 2 x 3, r and r' of 2. Two
+// values are loaded at once, and the number of pairs is odd, so that equal
+// places of neighbours are in different banks.
 CERES_EXT_HOST_DEVICE constexpr int WindowRowSize(int num_columns) {
   return 2 * (num_columns + 5 + num_columns % 2);
 }
@@ -71,11 +71,11 @@ CERES_EXT_HOST_DEVICE constexpr int64_t PackedTriangle(int64_t n) {
   return n * (n + 1) / 2;
 }
 
-// Of the memory of a block, in doubles: where each array begins.
+// Offsets of the arrays in a block's memory, in doubles.
 struct TeamLayout {
   static constexpr int kState = 15;  // CameraState<double>
   static constexpr int kLocal = 9;
-  // A TrustRegion and what is decided of it.
+  // A TrustRegion and its last decision.
   static constexpr int kRegion = (sizeof(TrustRegion) + 7) / 8 + 1;
 
   CERES_EXT_HOST_DEVICE TeamLayout(int num_columns,
@@ -95,7 +95,7 @@ struct TeamLayout {
     table = Take(points / 4 * num_cameras, &end);
     factors = Take(9 * points, &end);
     end += end % 2;  // for pairs
-    // A chunk, a panel of S, and what a step takes are never there at once.
+    // A chunk, a panel of S, and the memory of a step are never needed at once.
     const int64_t of_chunk = int64_t{WindowRowSize(num_columns)} * chunk_rows;
     const int64_t of_step = int64_t{kState + kLocal} * num_cameras;
     int64_t of_all = of_chunk > of_step ? of_chunk : of_step;
@@ -153,7 +153,7 @@ struct ChunkSize {
   bool has_schur = false;  // S is in a block's memory beside a chunk.
 };
 
-// What a chunk has room for. max_degree: the most rows of a point.
+// Returns the room of a chunk. max_degree: the most rows of a point.
 inline ChunkSize ChooseChunks(int num_columns,
                               int num_cameras,
                               int max_degree) {
@@ -163,7 +163,7 @@ inline ChunkSize ChooseChunks(int num_columns,
     return size;
   }
   for (const bool schur : {true, false}) {
-    // Where S is in main memory a chunk that is larger goes there less often.
+    // If S is in main memory, larger chunks access it less often.
     size.words = schur ? 1 : 2;
     const int wanted = !schur ? kMaxChunkRows : num_cameras <= 12 ? 256 : 320;
     const int64_t begin =
@@ -192,7 +192,7 @@ struct WindowResult {
   TrustRegion region;
 };
 
-// What a team works on.
+// Data of the window that a team solves.
 struct Window {
   WindowCounts counts;
   const double* observed = nullptr;       // 2 a row
@@ -210,18 +210,18 @@ struct Window {
   WindowResult* result = nullptr;
 };
 
-// Of the scratch of a window in main memory, in doubles.
+// Offsets in a window's scratch in main memory, in doubles.
 struct WindowScratch {
   static constexpr int kRecord = 15;  // candidate 3, scale 3, L 6, L^-1 g 3
   static constexpr int kItem = 4;     // model, cost, |x|^2 and |step|^2
-  // What blocks of a team tell each other: a number, then kValues of each block
-  // twice, by turns.
+  // Data that the blocks of a team exchange: a number, then two sets of kValues
+  // per block, used in turns.
   static constexpr int kValues = 3;
   static constexpr int kMaxBlocks = 16;
 
-  // is_shared: several blocks solve it. Then a chunk has its part of S, the
-  // gradient and squared norms of columns, and rows and points have what is
-  // summed in the order of one block.
+  // is_shared: several blocks solve the window. Then each chunk has its own
+  // part of S, of the gradient and of the squared norms of columns. Rows and
+  // points keep the values that are summed in the order of one block.
   CERES_EXT_HOST_DEVICE WindowScratch(int camera_size,
                                       int num_columns,
                                       const WindowCounts& counts,

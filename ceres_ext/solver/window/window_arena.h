@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Windows as bytes: what goes to a device in one piece, the *input*, and what
-// comes back in one piece, the *output*. Places follow from the counts, so that
-// host and device find them by the same code.
+// Windows as bytes: the *input* goes to a device in one piece, and the *output*
+// comes back in one piece. Offsets follow from the counts, so host and device
+// compute them with the same code.
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_ARENA_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_ARENA_H_
 
@@ -14,8 +14,8 @@
 
 namespace ceres_ext {
 
-// Where the arrays of a window are in its input; values of the start in place
-// of what is refined.
+// Offsets of a window's arrays in its input. Arrays of refined values have the
+// start.
 struct WindowInput {
   CERES_EXT_HOST_DEVICE WindowInput(int camera_size,
                                     const WindowCounts& counts,
@@ -75,7 +75,7 @@ struct WindowOutput {
   int64_t num_bytes;
 };
 
-// A window in arenas of many.
+// A window in arenas of many windows.
 struct WindowRecord {
   WindowCounts counts;
   bool has_weights = false;
@@ -121,7 +121,7 @@ CERES_EXT_HOST_DEVICE inline Window ViewWindow(
   return window;
 }
 
-// Copies the start to what is refined.
+// Copies the start to the refined values.
 template <typename Team>
 CERES_EXT_HOST_DEVICE void CopyStart(int camera_size,
                                      const WindowRecord& record,

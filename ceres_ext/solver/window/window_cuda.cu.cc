@@ -15,13 +15,14 @@ namespace {
 
 using kernels::kWarpSize;
 
-// The most threads of a block: 128 registers each.
+// Largest number of threads of a block, with 128 registers each.
 constexpr int kMaxThreads = 512;
 constexpr int kMaxWarps = kMaxThreads / kWarpSize;
 constexpr int kValues = WindowScratch::kValues;
 constexpr int kMaxBlocks = WindowScratch::kMaxBlocks;
 
-// A thread block of whole warps, or a cluster of such. In shared memory.
+// A thread block of whole warps, or a cluster of thread blocks, with data in
+// shared memory.
 class BlockTeam {
  public:
   template <int kColumns>
@@ -30,10 +31,11 @@ class BlockTeam {
   static constexpr int kWidth = kTile;
   template <int kTile>
   static constexpr int kHigh = kTile == 3 ? 6 : 5;
-  // What fits into registers: of 9 columns 27 sums.
+  // As many sums as fit into registers: 27 for 9 columns.
   template <int kColumns>
   static constexpr int kTall = kColumns == 10 ? 5 : kColumns;
-  // In registers it has none, and computing is faster than main memory.
+  // Rows that the team saves: registers have no room, and computing is faster
+  // than main memory.
   static constexpr int kSavedRows = 0;
 
   // exchange: the team's, in main memory (WindowScratch).
@@ -78,7 +80,8 @@ class BlockTeam {
     *y = pair.y;
   }
 
-  // Then the compiler loads from shared memory without asking where it is.
+  // This lets the compiler load from shared memory without checking the
+  // address.
   template <typename T>
   __device__ static T* Own(T* pointer) {
 #ifdef __CUDACC__
@@ -87,8 +90,8 @@ class BlockTeam {
     return pointer;
   }
 
-  // The next number from a queue, the same in all blocks. Ends with a barrier
-  // of all, as it begins.
+  // Takes the next number from a queue, the same in all blocks. Begins and ends
+  // with a barrier of all blocks.
   __device__ int32_t Next(int32_t* queue) const {
     Join();
     auto* const number = reinterpret_cast<int32_t*>(exchange_);
@@ -99,7 +102,7 @@ class BlockTeam {
     return *number;
   }
 
-  // Over the lanes by a tree, then over the warps in their order.
+  // Sums over the lanes by a tree, then over the warps in their order.
   __device__ double Sum(double value) {
     const double of_warp[1] = {kernels::WarpSum(value)};
     Share(of_warp);
@@ -111,7 +114,7 @@ class BlockTeam {
     return sum;
   }
 
-  // Over num_slices neighbours, a power of 2, by a tree; valid in each.
+  // Sums over num_slices neighbours, a power of 2, by a tree; valid in each.
   template <int n>
   __device__ static void SumSlices(double (&values)[n], int num_slices) {
     for (int offset = num_slices / 2; offset > 0; offset /= 2) {
@@ -189,7 +192,7 @@ class BlockTeam {
     }
     __syncthreads();
   }
-  // NaN where one is.
+  // NaN if one is NaN.
   __device__ static double Larger(double a, double b) {
     return a != a || !(b <= a) ? (a != a ? a : b) : a;
   }
@@ -201,17 +204,17 @@ class BlockTeam {
   double warps_[kValues * kMaxWarps];
 };
 
-// What a block has before the team's memory: the same for all threads, so that
-// none holds it in registers of its own.
+// Data of a block before the team's memory. All threads share it, which saves
+// registers.
 template <typename Solve>
 struct Head {
   alignas(8) unsigned char team[sizeof(BlockTeam)];
   alignas(8) unsigned char solve[sizeof(Solve)];
 };
 
-// Mapping: a block, or a cluster of them, solves a window and takes the next.
-// Only the number of the next window is taken by an atomic; what a window's
-// result is does not depend on which blocks solve it, nor on how many.
+// Mapping: a block, or a cluster of blocks, solves a window and takes the next.
+// Only the number of the next window comes from an atomic, so a window's result
+// does not depend on which blocks solve it, nor on how many.
 template <int kRotation, int kColumns>
 __global__ void
 #ifdef __CUDACC__

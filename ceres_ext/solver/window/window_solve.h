@@ -28,15 +28,15 @@
 // Traffic: of main memory 28 bytes a row and 24 a point in each of three
 // passes, and 120 a point for its L and step.
 //
-// What a Team has: rank() < size() of a block and its Barrier(); block() <
-// num_blocks() and their Join(), a barrier of all. Valid in all threads, and
-// barriers too, Sum (of a block, in one order), BlockMax and Max (of all
-// blocks; NaN where one is). warp_size(), Or on bits, FirstBit, InverseSqrt,
-// SumSlices (over neighbours of a warp, in one order), and Own, which says that
-// a pointer is into the block's memory. kTile<columns>, the columns of a tile
-// of S, and its rows: kTall<columns> where points are added, kTile where
-// columns of a camera are taken from it, kHigh<tile> where those of a panel
-// are. kWidth<tile> and kSavedRows (below).
+// A Team has rank() < size() and Barrier() of a block, block() < num_blocks(),
+// and Join(), a barrier of all blocks. Sum (over a block, in one order),
+// BlockMax and Max (over all blocks; NaN if one is) give their result to all
+// threads and are barriers too. A team also has warp_size(), Or on bits,
+// FirstBit, InverseSqrt and SumSlices (over neighbours of a warp, in one
+// order). Own says that a pointer is into the block's memory. A tile of S has
+// kTile<columns> columns. It has kTall<columns> rows when points are added,
+// kTile rows when columns of a camera are subtracted, and kHigh<tile> rows when
+// columns of a panel are. See below for kWidth<tile> and kSavedRows.
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 
@@ -51,9 +51,9 @@
 #include "cuda_kernels/model/manifold.h"
 #include "cuda_kernels/model/robust_loss.h"
 
-// On the host all is one function, compiled for the processor's vectors.
-// On a device each phase has the registers by itself: what doesn't fit goes to
-// main memory, since S leaves the first cache no room.
+// On the host everything is one function, compiled for the processor's vectors.
+// On a device each phase is a function, and has all registers. Values that do
+// not fit go to main memory, because S leaves no room in the first cache.
 #ifdef __CUDACC__
 #define CERES_EXT_WINDOW __host__ __device__
 #define CERES_EXT_WINDOW_PHASE __host__ __device__ __noinline__
@@ -75,7 +75,7 @@ class WindowSolve {
   static constexpr int kTurn = kColumns == 10 ? 4 : 3;
   static constexpr int kRow = WindowRowSize(kColumns);
   static constexpr int kTile = Team::template kTile<kColumns>;
-  // Of its rows with zeros behind, as whole vectors.
+  // Columns of a tile, padded with zeros to whole vectors.
   static constexpr int kWidth = Team::template kWidth<kTile>;
   static constexpr int kHigh = Team::template kHigh<kTile>;
   static constexpr int kTall = Team::template kTall<kColumns>;
@@ -211,7 +211,7 @@ class WindowSolve {
     return int64_t{r} * (r + 1) / 2 + c;
   }
 
-  // Of the threads of all blocks.
+  // Number of this thread among the threads of all blocks.
   CERES_EXT_WINDOW int Member() const {
     return team_->block() * team_->size() + team_->rank();
   }
@@ -219,8 +219,8 @@ class WindowSolve {
     return team_->num_blocks() * team_->size();
   }
 
-  // What the first thread decides, in all threads. The state of the region goes
-  // with it.
+  // The first thread decides, and all threads get the result and the state of
+  // the region.
   template <typename Function>
   CERES_EXT_WINDOW int32_t Decide(const Function& function) {
     if (Member() == 0) {
@@ -262,7 +262,8 @@ class WindowSolve {
                : w_.constant_points + 3 * int64_t{point - w_.counts.num_points};
   }
 
-  // States of the cameras and the derivatives of their turns by columns.
+  // Computes the states of the cameras, and the derivatives of their turns by
+  // columns.
   CERES_EXT_WINDOW void Prepare() {
     for (int i = team_->rank(); i < w_.counts.num_cameras; i += team_->size()) {
       const double* const camera = w_.cameras + kCamera * i;
@@ -289,8 +290,8 @@ class WindowSolve {
     team_->Barrier();
   }
 
-  // Row k's residual and Jacobians into its place of the chunk, and its cost.
-  // False where a value isn't finite.
+  // Writes row k's residual and Jacobians to its place in the chunk, and its
+  // cost to *cost. False if a value is not finite.
   CERES_EXT_WINDOW bool EvaluateRow(int k, double* row, double* cost) {
     const int camera = w_.camera[k];
     const int point = w_.point[k];
@@ -348,8 +349,8 @@ class WindowSolve {
     return is_finite;
   }
 
-  // Of point p, whose rows are at `row`: L and L^-1 g, in its record and at
-  // `factor`. False where V is not positive definite.
+  // Computes L and L^-1 g of point p, whose rows are at `row`, and writes them
+  // to its record and to `factor`. False if V is not positive definite.
   CERES_EXT_WINDOW bool FactorizePoint(int p,
                                        int num_rows,
                                        bool is_first,
@@ -407,7 +408,7 @@ class WindowSolve {
     return v[0] > 0.0 && d1 > 0.0 && d2 > 0.0;
   }
 
-  // A in place of Jp, and r', with what FactorizePoint says.
+  // Replaces Jp by A and computes r', with the result of FactorizePoint.
   CERES_EXT_WINDOW static void EliminateFromRow(const double* factor,
                                                 double* row) {
     for (int i = 0; i < 2; ++i) {
@@ -496,8 +497,8 @@ class WindowSolve {
     }
   }
 
-  // Where the sums of a chunk go: to those of the chunks before it or, where
-  // blocks share the window, into its part.
+  // Destination of the sums of a chunk: the sums of the chunks before it or, if
+  // several blocks share the window, the part of this chunk.
   struct Target {
     double* schur;
     double* right_hand_side;
@@ -534,7 +535,7 @@ class WindowSolve {
     return {j + num_cameras - 1 - root, j, t % kTiles / kSide, t % kSide};
   }
 
-  // Of the points of a word those of a slice: every num_slices-th.
+  // The points of a slice among those of a word: every num_slices-th one.
   CERES_EXT_WINDOW static uint64_t Slice(uint64_t points,
                                          int slice,
                                          int num_slices) {
@@ -545,8 +546,8 @@ class WindowSolve {
     return points & (every << slice);
   }
 
-  // The sum over the rows of a chunk of a tile, which num_slices neighbours of
-  // a warp share. All threads of the warp call it.
+  // Adds to a tile its sum over the rows of a chunk. num_slices neighbours of a
+  // warp share the tile. All threads of the warp call it.
   CERES_EXT_WINDOW void AddTile(
       int t, int num_tiles, int slice, int num_slices, double* schur) {
     const Tile tile = TileOf(t < num_tiles ? t : 0);
@@ -661,7 +662,7 @@ class WindowSolve {
     const int all_tiles =
         static_cast<int>(PackedTriangle(w_.counts.num_cameras)) * kTiles;
     const int num_tiles = is_last ? 0 : all_tiles;
-    // Several threads share a tile where there are threads enough.
+    // Several threads share a tile if there are enough threads.
     int num_slices = 1;
     while (2 * num_slices * (all_tiles + num_vectors) <= team_->size() &&
            2 * num_slices <= team_->warp_size()) {
@@ -675,7 +676,7 @@ class WindowSolve {
     for (int t = team_->rank(); t < end(num_tiles); t += team_->size()) {
       AddTile(t / num_slices, num_tiles, t % num_slices, num_slices, to.schur);
     }
-    // By the last threads, which have the fewest tiles.
+    // The last threads do this, because they have the fewest tiles.
     const int first = team_->size() - team_->warp_size() -
                       team_->rank() / team_->warp_size() * team_->warp_size() +
                       team_->rank() % team_->warp_size();
@@ -739,7 +740,7 @@ class WindowSolve {
     return r;
   }
 
-  // By a warp. Without a common point nothing was written.
+  // One warp does this. A chunk without a common point wrote nothing.
   CERES_EXT_WINDOW void AddPartsOfBlock(int block) {
     constexpr int kElements = kColumns * kColumns;
     constexpr int kPerLane = (kElements + Team::kWarp - 1) / Team::kWarp;
@@ -788,7 +789,7 @@ class WindowSolve {
   // Evaluates at x, eliminates the points and forms S with the radius that the
   // region has now.
   CERES_EXT_WINDOW_PHASE Linearization Form(bool is_first) {
-    // Ends after this iteration: the gradient alone.
+    // If the loop ends after this iteration, only the gradient is needed.
     const bool is_last = region_->IsLast();
     if (!is_shared_) {
       for (int64_t e = team_->rank(); e < PackedTriangle(n_ + 1);
@@ -882,7 +883,7 @@ class WindowSolve {
     return result;
   }
 
-  // The rank's part of the cost, in the order of a block by itself.
+  // The part of the cost that this thread has, in the order of a single block.
   CERES_EXT_WINDOW double CostOfRows() const {
     double cost = 0.0;
     for (int chunk = 0; chunk < w_.counts.num_chunks; ++chunk) {
@@ -894,8 +895,8 @@ class WindowSolve {
     return cost;
   }
 
-  // S += D^2. Returns the largest change by the gradient, of which the points'
-  // is gradient_max.
+  // S += D^2. Returns the largest change by the gradient; gradient_max is that
+  // of the points.
   CERES_EXT_WINDOW double Damp(bool is_first,
                                bool is_last,
                                double gradient_max) {
@@ -946,8 +947,8 @@ class WindowSolve {
     }
   }
 
-  // The step of the cameras, in step_. False where S is not positive definite
-  // or the step isn't finite.
+  // Computes step_, the step of the cameras. False if S is not positive
+  // definite or the step is not finite.
   CERES_EXT_WINDOW bool SolveCameras() {
     bool is_solved = true;
     if (panel_columns_ > 0) {
@@ -979,14 +980,14 @@ class WindowSolve {
     }
   };
 
-  // S = L L' in the block's memory; the last row becomes L^-1 b. False where S
-  // is not positive definite.
+  // Factorises S = L L' in the block's memory; the last row becomes L^-1 b.
+  // False if S is not positive definite.
   CERES_EXT_WINDOW_PHASE bool FactorizeHere() {
     return FactorizeColumns(Packed{Team::Own(schur_)}, 0, n_);
   }
 
   // The same in main memory. The first block factorises a panel in its own
-  // memory; all take all columns of it from what is behind it.
+  // memory; then all blocks subtract its columns from the rest of S.
   CERES_EXT_WINDOW_PHASE bool FactorizePanels() {
     bool is_definite = true;
     for (int begin = 0; begin < n_; begin += panel_columns_) {
@@ -1130,7 +1131,7 @@ class WindowSolve {
     }
   }
 
-  // Takes the columns at k0 from those behind them up to `end`.
+  // Subtracts the columns at k0 from those behind them, up to `end`.
   template <typename Place>
   CERES_EXT_WINDOW void UpdateTrailing(const Place& at, int k0, int end) {
     const int begin = k0 + kColumns;
@@ -1191,8 +1192,8 @@ class WindowSolve {
     }
   }
 
-  // Takes a panel from S behind it. A warp has rows of S, so that neighbours
-  // are in neighbouring columns.
+  // Subtracts a panel from S behind it. A warp has rows of S, so that
+  // neighbours are in neighbouring columns.
   CERES_EXT_WINDOW void UpdateBehind(const Panel& panel, int begin) {
     const int lane = team_->rank() % team_->warp_size();
     const int warp = team_->rank() / team_->warp_size();
@@ -1240,7 +1241,7 @@ class WindowSolve {
     }
   }
 
-  // L'step = L^-1 b. False where a step isn't finite.
+  // Solves L'step = L^-1 b. False if a step is not finite.
   CERES_EXT_WINDOW_PHASE bool Substitute() {
     return has_schur_ ? SubstituteIn(Team::Own(schur_)) : SubstituteIn(schur_);
   }
@@ -1248,7 +1249,7 @@ class WindowSolve {
     double* const right_hand_side = schur + At(n_, 0);
     bool is_finite = true;
     for (int k0 = n_ - kColumns; k0 >= 0; k0 -= kColumns) {
-      // Each thread for itself, as above.
+      // Each thread computes this for itself, as above.
       double x[kColumns];
       CERES_EXT_WINDOW_UNROLL
       for (int r = 0; r < kColumns; ++r) {
@@ -1283,7 +1284,8 @@ class WindowSolve {
     return is_finite;
   }
 
-  // Of row k at x: the corrected [Jp | Jc step] as 2 x 4, and r.
+  // Linearizes row k at x: `columns` gets the corrected [Jp | Jc step], 2 x 4,
+  // and `r` the corrected residual.
   CERES_EXT_WINDOW void Linear(int k,
                                const double* x,
                                double* r,
@@ -1315,7 +1317,7 @@ class WindowSolve {
     }
   }
 
-  // Keeps what Linear says of the first rows of a point, where the team has
+  // Keeps the result of Linear for the first rows of a point, if the team has
   // room for it.
   CERES_EXT_WINDOW static void Save([[maybe_unused]] int at,
                                     [[maybe_unused]] const double* r,
@@ -1381,8 +1383,8 @@ class WindowSolve {
     team_->Barrier();
   }
 
-  // The candidate: points and cameras moved, what the model says of them and
-  // what they cost.
+  // Moves points and cameras to the candidate, and computes the change by the
+  // model and the cost.
   CERES_EXT_WINDOW_PHASE Step TakeStep() {
     double x_norm = 0.0;
     double step_norm = 0.0;
