@@ -11,24 +11,6 @@ namespace ceres_ext {
 
 using kernels::Status;
 
-namespace {
-
-// Doubles of scratch for all windows that several blocks share: 512 MB, and at
-// most a quarter of the memory that the machine may hold.
-template <typename Machine>
-int64_t MaxSharedScratch(Machine* machine) {
-  int64_t size = int64_t{64} << 20;
-  while (size > 0 &&
-         !machine->context()
-              ->CheckLimit(4 * size * static_cast<int64_t>(sizeof(double)))
-              .ok()) {
-    size /= 2;
-  }
-  return size;
-}
-
-}  // namespace
-
 template <typename Machine>
 WindowsOnMachine<Machine>::~WindowsOnMachine() {
   if constexpr (!kIsHost<Machine>) {
@@ -93,10 +75,27 @@ auto WindowsOnMachine<Machine>::MakeGroups(const WindowPiece& piece) const
       group.grid = ChooseGrid(group.kind,
                               group,
                               machine_->context()->num_multiprocessors(),
-                              MaxSharedScratch(machine_));
+                              MaxSharedScratch());
     }
   }
   return groups;
+}
+
+template <typename Machine>
+int64_t WindowsOnMachine<Machine>::MaxSharedScratch() const {
+  int64_t size = int64_t{64} << 20;
+  if constexpr (!kIsHost<Machine>) {
+    if (reserved_scratch_ > 0) {
+      return reserved_scratch_;
+    }
+    while (size > 0 &&
+           !machine_->context()
+                ->CheckLimit(4 * size * static_cast<int64_t>(sizeof(double)))
+                .ok()) {
+      size /= 2;
+    }
+  }
+  return size;
 }
 
 template <typename Machine>
@@ -132,13 +131,12 @@ Status WindowsOnMachine<Machine>::Reserve(
         machine_->Allocate(bounds.output_bytes, &outputs_));
     const int64_t num_multiprocessors =
         machine_->context()->num_multiprocessors();
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
-        std::max(
-            bounds.scratch_per_multiprocessor * num_multiprocessors,
-            std::min(bounds.shared_scratch *
-                         std::min(bounds.num_problems, num_multiprocessors / 2),
-                     MaxSharedScratch(machine_))),
-        &scratch_));
+    reserved_scratch_ = std::max(
+        bounds.scratch_per_multiprocessor * num_multiprocessors,
+        std::min(bounds.shared_scratch *
+                     std::min(bounds.num_problems, num_multiprocessors / 2),
+                 MaxSharedScratch()));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(reserved_scratch_, &scratch_));
     return SetupFlags();
   }
 }

@@ -62,6 +62,10 @@ class WindowsOnMachine {
 
   std::vector<Group> MakeGroups(const WindowPiece& piece) const;
 
+  // Maximum scratch of windows that several blocks share, in doubles: what
+  // Reserve has taken, otherwise 512 MB or a quarter of the machine's limit.
+  int64_t MaxSharedScratch() const;
+
   kernels::Status SetupFlags();
 
   template <typename T>
@@ -74,6 +78,7 @@ class WindowsOnMachine {
   Buffer<WindowRecord> records_;
   Buffer<unsigned char> inputs_;
   Buffer<unsigned char> outputs_;
+  int64_t reserved_scratch_ = 0;  // in doubles; 0 without Reserve
   Buffer<double> scratch_;
   Buffer<int32_t> queues_;
   // Page-locked flags. The host writes stop_. After the results, the device
