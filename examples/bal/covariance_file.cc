@@ -84,7 +84,8 @@ bool AddFunctionArray(const std::string& name,
   array.name = name;
   array.num_blocks = static_cast<int64_t>(blocks.size());
   array.size = function.num_residuals();
-  const auto square = static_cast<size_t>(array.size * array.size);
+  const auto size = static_cast<size_t>(array.size);
+  const size_t square = size * size;
   array.values.resize(square * blocks.size());
   for (size_t b = 0; b < blocks.size(); ++b) {
     if (!covariance.GetCovarianceOfFunction(
