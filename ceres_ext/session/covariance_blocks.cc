@@ -781,8 +781,9 @@ class CovarianceSolver {
         }
         const auto right = static_cast<size_t>(block.right_block);
         for (int64_t k = begin[right]; k < begin[right + 1]; ++k) {
-          (*is_needed)[static_cast<size_t>(
-              pairs.first_f_block + f_block[static_cast<size_t>(k)])] = 1;
+          const int32_t block_of_f =
+              pairs.first_f_block + f_block[static_cast<size_t>(k)];
+          (*is_needed)[static_cast<size_t>(block_of_f)] = 1;
         }
       }
     }
