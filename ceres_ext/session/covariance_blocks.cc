@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <type_traits>
 #include <utility>
 
 #include "Eigen/Core"
@@ -656,7 +657,19 @@ class CovarianceSolver {
     Buffer<int32_t> id;
     Buffer<int32_t> order;
     Buffer<double> values;
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(blocks, &blocks_on));
+    const auto is_other = [](const kernels::CovarianceBlock& block) {
+      return block.left_family < 0 || block.left_family != block.right_family ||
+             block.left_block != block.right_block;
+    };
+    const int64_t num_others =
+        std::count_if(blocks.begin(), blocks.end(), is_other);
+    if (std::is_partitioned(blocks.begin(), blocks.end(), is_other)) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(blocks, &blocks_on));
+    } else {
+      std::vector<kernels::CovarianceBlock> sorted = blocks;
+      std::stable_partition(sorted.begin(), sorted.end(), is_other);
+      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(sorted, &blocks_on));
+    }
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(f_size_, &f_size));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(value_begin_, &value_begin));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(id_, &id));
@@ -671,7 +684,7 @@ class CovarianceSolver {
     terms.order = is_lower ? order.data() : nullptr;
     CERES_EXT_RETURN_IF_ERROR(
         Run(kernels::CovarianceStartParams{terms.of}, machine_));
-    CERES_EXT_RETURN_IF_ERROR(is_whole ? AddWhole(&terms)
+    CERES_EXT_RETURN_IF_ERROR(is_whole ? AddWhole(num_others, &terms)
                                        : AddChunks(is_needed, &terms));
     found_->values.resize(static_cast<size_t>(num_values));
     CERES_EXT_RETURN_IF_ERROR(
@@ -790,10 +803,23 @@ class CovarianceSolver {
     return {};
   }
 
-  Status AddWhole(kernels::CovarianceTermsParams* terms) {
+  // The first num_others blocks are not (e, e), all others are.
+  Status AddWhole(int64_t num_others, kernels::CovarianceTermsParams* terms) {
     const auto inverse = session_->solver()->mutable_cholesky()->inverse();
     terms->stride = inverse.stride;
     terms->x = inverse.values;
+    if constexpr (std::is_same_v<Machine, kernels::CudaMachine>) {
+      kernels::EliminatedBlocksParams eliminated;
+      eliminated.of = terms->of;
+      eliminated.of.blocks += num_others;
+      eliminated.of.n -= num_others;
+      eliminated.id = terms->id;
+      eliminated.value_begin = terms->value_begin;
+      eliminated.stride = terms->stride;
+      eliminated.x = terms->x;
+      CERES_EXT_RETURN_IF_ERROR(Run(eliminated, machine_));
+    }
+    terms->of.n = num_others;
     return Run(*terms, machine_);
   }
 

@@ -74,20 +74,32 @@ class ClusterLaunch {
     config_.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
     config_.stream = stream;
     config_.attrs = &attribute_;
-    config_.numAttrs = 1;
+    config_.numAttrs = cluster_size > 1 ? 1 : 0;
   }
   ClusterLaunch(const ClusterLaunch&) = delete;
   ClusterLaunch& operator=(const ClusterLaunch&) = delete;
 
-  // Allows this much shared memory, and clusters of more than the 8 blocks that
-  // all devices support.
-  static cudaError_t Allow(const void* kernel,
-                           int cluster_size,
-                           int64_t shared_bytes) {
-    cudaError_t error =
-        cudaFuncSetAttribute(kernel,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_bytes));
+  // Allows all shared memory that a block of the device may have, and clusters
+  // of more than the 8 blocks that all devices support. Every caller sets the
+  // same values, because other threads may launch the kernel at the same time.
+  static cudaError_t Allow(const void* kernel, int cluster_size) {
+    int device = 0;
+    int shared_bytes = 0;
+    cudaFuncAttributes attributes = {};
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) {
+      error = cudaDeviceGetAttribute(
+          &shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    }
+    if (error == cudaSuccess) {
+      error = cudaFuncGetAttributes(&attributes, kernel);
+    }
+    if (error == cudaSuccess) {
+      error = cudaFuncSetAttribute(
+          kernel,
+          cudaFuncAttributeMaxDynamicSharedMemorySize,
+          shared_bytes - static_cast<int>(attributes.sharedSizeBytes));
+    }
     if (error == cudaSuccess && cluster_size > 8) {
       error = cudaFuncSetAttribute(
           kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
@@ -121,8 +133,7 @@ bool CanLaunchClusters(void (*kernel)(Parameters...),
       cudaDeviceGetAttribute(
           &major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
       major >= 9 &&
-      ClusterLaunch::Allow(function, cluster_size, shared_bytes) ==
-          cudaSuccess &&
+      ClusterLaunch::Allow(function, cluster_size) == cudaSuccess &&
       cudaOccupancyMaxActiveClusters(&num_active, function, &launch.config()) ==
           cudaSuccess &&
       num_active >= num_clusters;
@@ -149,7 +160,11 @@ Status LaunchClusters(const char* name,
                       int64_t shared_bytes,
                       cudaStream_t stream,
                       Arguments... arguments) {
-  if (cluster_size == 1 || num_clusters <= 0 || IsCountingMemory()) {
+  bool is_plain = num_clusters <= 0 || IsCountingMemory();
+#ifndef __CUDACC__
+  is_plain = is_plain || cluster_size == 1;
+#endif
+  if (is_plain) {
     return Launch(name,
                   kernel,
                   num_clusters,
@@ -162,8 +177,7 @@ Status LaunchClusters(const char* name,
   const auto* const function = reinterpret_cast<const void*>(kernel);
   const ClusterLaunch launch(
       num_clusters, cluster_size, block_size, shared_bytes, stream);
-  cudaError_t error =
-      ClusterLaunch::Allow(function, cluster_size, shared_bytes);
+  cudaError_t error = ClusterLaunch::Allow(function, cluster_size);
   if (error == cudaSuccess) {
     std::tuple<Parameters...> values(arguments...);
     error = std::apply(

@@ -14,6 +14,7 @@
 //   UnitColumnsParams      the right-hand sides of a chunk
 //   CovarianceStartParams  the blocks without any column
 //   CovarianceTermsParams  adds what the columns of a chunk give
+//   EliminatedBlocksParams adds what all columns give blocks (e, e)
 //
 // Vector operations (ops/vector_operation.h) without sums over elements: one
 // owner a row of a block, and the same order on every machine.
@@ -266,6 +267,25 @@ struct CovarianceTermsParams {
     return id[value_begin[f] + c] >= 0;
   }
 };
+
+// Adds to blocks (e, e), whose families have pairs, all terms of S^-1, a whole
+// matrix with both triangles:
+//
+//   Vi_e (sum_i sum_j W_ei' (S^-1)_ij W_ej) Vi_e
+//
+// with twice the terms i < j in place of i != j, so block and transpose
+// together are twice the result. On a device alone.
+// Mapping: a warp computes a block. Order: pairs of pairs ascending, the
+// elements of S^-1 by lanes, then a tree.
+// Traffic: S^-1 once for each point of both F blocks.
+struct EliminatedBlocksParams {
+  CovarianceBlocks of;
+  const int32_t* id = nullptr;           // unknown of each value of F; -1: none
+  const int64_t* value_begin = nullptr;  // of each F block
+  int64_t stride = 0;                    // from column to column
+  const double* x = nullptr;             // S^-1, column-major
+};
+Status Run(const EliminatedBlocksParams& params, CudaMachine* machine);
 
 }  // namespace ceres_ext::kernels
 
