@@ -362,8 +362,8 @@ TEST_F(ColmapAdjusterTest, WritesReportAndPly) {
   EXPECT_NE(plys[0], plys[1]);
 }
 
-// Standard deviations that do not depend on where the origin is, on the form
-// of the poses or of the file, and that the outputs agree on.
+// The outputs agree. Standard deviations do not depend on the form of the poses
+// or of the file, and those of cameras not on the origin.
 TEST_F(ColmapAdjusterTest, WritesCovariances) {
   const auto table = [&](const std::string& name) {
     std::map<std::pair<std::string, int64_t>, std::vector<double>> rows;
@@ -427,6 +427,10 @@ TEST_F(ColmapAdjusterTest, WritesCovariances) {
     const auto found = table("other.txt");
     ASSERT_EQ(found.size(), expected.size());
     for (const auto& [key, row] : expected) {
+      // Inner constraints depend on the origin, but not for intrinsics.
+      if (flags[2] == 'o' && key.first != "cameras_OPENCV") {
+        continue;
+      }
       for (size_t i = 0; i < row.size(); ++i) {
         // Solutions differ by what ends a solve.
         EXPECT_NEAR(found.at(key)[i], row[i], 1e-3 * row[i])
