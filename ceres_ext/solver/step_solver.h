@@ -218,7 +218,8 @@ class StepSolver {
             machine_));
     PcgVectors vectors = VectorsOfPcg(x);
     StepPerSolveOptions per_solve;
-    per_solve.q_tolerance = -1.0;  // which zeta never gets below
+    // Zeta is never below it.
+    per_solve.q_tolerance = -std::numeric_limits<double>::max();
     per_solve.r_tolerance = r_tolerance;
     ListOperands(system, x);
     operands_.push_back(nullptr);

@@ -58,18 +58,18 @@ def test_pseudo_inverse(bal):
 
 
 def test_pcg(bal):
-    constant = numpy.zeros(len(bal.cameras), bool)
-    constant[:2] = True
-    problem = make_problem(bal, constant=constant)
+    problem = make_problem(bal)
+    damping = numpy.ones(bal.cameras.size + bal.points.size)
     pairs = [((0, 2), (0, 2)), ((0, 2), (1, 5))]
-    factor = ceres_ext.covariance(problem, [], pairs, method="factorization", **OPTIONS)
+    values = {"gauge": "damped", "damping": damping, **OPTIONS}
+    factor = ceres_ext.covariance(problem, [], pairs, method="factorization", **values)
     pcg = ceres_ext.covariance(
-        problem, [], pairs, method="pcg", pcg_tolerance=1e-13, **OPTIONS
+        problem, [], pairs, method="pcg", pcg_tolerance=1e-12, **values
     )
+    assert factor.num_pcg_iterations == 0
     assert pcg.num_pcg_iterations > 0
     for a, b in zip(pcg.pairs, factor.pairs, strict=True):
-        error = numpy.linalg.norm(a - b) / numpy.linalg.norm(b)
-        assert error < 1e-12 / factor.smallest_eigenvalue
+        assert numpy.linalg.norm(a - b) < 1e-7 * numpy.linalg.norm(b)
 
 
 def test_refusals(bal):
