@@ -59,17 +59,17 @@ def test_pseudo_inverse(bal):
 
 def test_pcg(bal):
     problem = make_problem(bal)
-    damping = numpy.ones(bal.cameras.size + bal.points.size)
+    damping = numpy.full(bal.cameras.size + bal.points.size, 1e3)
     pairs = [((0, 2), (0, 2)), ((0, 2), (1, 5))]
     values = {"gauge": "damped", "damping": damping, **OPTIONS}
     factor = ceres_ext.covariance(problem, [], pairs, method="factorization", **values)
     pcg = ceres_ext.covariance(
-        problem, [], pairs, method="pcg", pcg_tolerance=1e-12, **values
+        problem, [], pairs, method="pcg", pcg_tolerance=1e-10, **values
     )
     assert factor.num_pcg_iterations == 0
     assert pcg.num_pcg_iterations > 0
     for a, b in zip(pcg.pairs, factor.pairs, strict=True):
-        assert numpy.linalg.norm(a - b) < 1e-7 * numpy.linalg.norm(b)
+        assert numpy.linalg.norm(a - b) < 1e-5 * numpy.linalg.norm(b)
 
 
 def test_refusals(bal):
