@@ -77,7 +77,7 @@ struct CameraCenter {
 bool AddFunctionArray(const std::string& name,
                       const Covariance& covariance,
                       const ceres::CostFunction& function,
-                      const std::vector<const double*>& blocks,
+                      const std::vector<std::vector<const double*>>& blocks,
                       CovarianceReport* report,
                       std::string* error) {
   CovarianceArray array;
@@ -89,7 +89,7 @@ bool AddFunctionArray(const std::string& name,
   array.values.resize(square * blocks.size());
   for (size_t b = 0; b < blocks.size(); ++b) {
     if (!covariance.GetCovarianceOfFunction(
-            function, {blocks[b]}, array.values.data() + square * b)) {
+            function, blocks[b], array.values.data() + square * b)) {
       *error = "the covariance of " + name + " can't be computed";
       return false;
     }
@@ -133,9 +133,9 @@ bool ComputeBalCovariance(const SolveBalOptions& options,
   }
   report->arrays.back().positions = problem->points;
   const auto& cameras = of_arrays.parameters()[0];
-  std::vector<const double*> blocks;
+  std::vector<std::vector<const double*>> blocks;
   for (int64_t i = 0; i < cameras.num_blocks; ++i) {
-    blocks.push_back(cameras.values + i * cameras.size);
+    blocks.push_back({cameras.values + i * cameras.size});
   }
   const ceres::AutoDiffCostFunction<CameraCenter, 3, 9> center(
       new CameraCenter);

@@ -36,13 +36,13 @@ struct CovarianceReport {
   CovarianceSummary summary;
 };
 
-// Adds an array with the covariance of `function` of each block. `covariance`
-// has computed the blocks; `function` has one parameter block. False with
-// *error.
+// Adds an array with the covariance of `function` at each element of `blocks`,
+// the parameter blocks of the function. `covariance` has computed all pairs of
+// them. False with *error.
 bool AddFunctionArray(const std::string& name,
                       const Covariance& covariance,
                       const ceres::CostFunction& function,
-                      const std::vector<const double*>& blocks,
+                      const std::vector<std::vector<const double*>>& blocks,
                       CovarianceReport* report,
                       std::string* error);
 

@@ -138,8 +138,8 @@ bool ComputeModelCovariance(const CovarianceOptions& options,
     report->arrays.push_back(std::move(array));
     return &report->arrays.back();
   };
-  const auto num_poses = static_cast<int64_t>(poses.size());
-  bal::CovarianceArray* array = add("images", 6, num_poses);
+  bal::CovarianceArray* array =
+      add("images", 6, static_cast<int64_t>(poses.size()));
   bool is_there = true;
   for (size_t i = 0; i < poses.size(); ++i) {
     RotationAndTranslation function = {};
@@ -153,13 +153,15 @@ bool ComputeModelCovariance(const CovarianceOptions& options,
                                array->values.data() + 36 * i);
   }
   array->ids = pose_ids;
-  array = add("centers", 3, num_poses);
-  const auto center = MakeFunction(Center(), is_split);
-  for (size_t i = 0; i < poses.size(); ++i) {
-    is_there = is_there && covariance.GetCovarianceOfFunction(
-                               *center, poses[i], array->values.data() + 9 * i);
+  if (!bal::AddFunctionArray("centers",
+                             covariance,
+                             *MakeFunction(Center(), is_split),
+                             poses,
+                             report,
+                             error)) {
+    return false;
   }
-  array->ids = pose_ids;
+  report->arrays.back().ids = pose_ids;
   array = add("points", 3, static_cast<int64_t>(points.size()));
   for (size_t i = 0; i < points.size(); ++i) {
     is_there =
