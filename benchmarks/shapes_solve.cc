@@ -241,7 +241,8 @@ int Run() {
             bal::SolveReportJson(bal::ReportedBalProblem("shapes_solve", scene),
                                  flags,
                                  {},
-                                 summary),
+                                 summary,
+                                 ""),
             &error)) {
       std::fprintf(stderr, "%s\n", error.c_str());
       return 4;
