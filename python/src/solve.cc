@@ -174,9 +174,10 @@ nb::tuple EvaluateProblem(Problem* problem,
 
 void AddIterationSummary(nb::module_* module) {
   using Iteration = ceres::IterationSummary;
-  nb::class_<Iteration>(
-      *module, "IterationSummary", "One iteration of a solve; 0 is its start.")
-      .def_ro("iteration", &Iteration::iteration)
+  nb::class_<Iteration> summary(
+      *module, "IterationSummary", "One iteration of a solve; 0 is its start.");
+  AddSummaryMethods(&summary, {});
+  summary.def_ro("iteration", &Iteration::iteration)
       .def_ro("step_is_valid", &Iteration::step_is_valid)
       .def_ro("step_is_nonmonotonic", &Iteration::step_is_nonmonotonic)
       .def_ro("step_is_successful", &Iteration::step_is_successful)
@@ -224,11 +225,12 @@ void AddEnum(Class* summary,
 
 void AddSummary(nb::module_* module) {
   using Stock = ceres::Solver::Summary;
-  nb::class_<DegenerateBlocks>(
+  nb::class_<DegenerateBlocks> degenerate(
       *module,
       "DegenerateBlocks",
-      "Parameter blocks with a direction that only damping determines.")
-      .def_ro("count", &DegenerateBlocks::count)
+      "Parameter blocks with a direction that only damping determines.");
+  AddSummaryMethods(&degenerate, {});
+  degenerate.def_ro("count", &DegenerateBlocks::count)
       .def_ro("worst_parameters",
               &DegenerateBlocks::worst_parameters,
               "The parameter array of the worst block, or -1.")
@@ -243,6 +245,8 @@ void AddSummary(nb::module_* module) {
       "Summary",
       "The summary of a solve: ceres::Solver::Summary and ceres_ext::Summary. "
       "Times are in seconds; -1 for stages that were not reached.");
+  AddSummaryMethods(&summary,
+                    {"is_solution_usable", "brief_report", "full_report"});
   summary
       .def("is_solution_usable",
            &Stock::IsSolutionUsable,

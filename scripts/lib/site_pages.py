@@ -29,7 +29,7 @@ PAGES_OF = {
 }
 # The order of the reference.
 HEADERS = [
-    "solve.h", "options.h", "summary.h", "array_problem.h",
+    "solve.h", "cuda_libraries.h", "options.h", "summary.h", "array_problem.h",
     "bal_cost_functions.h", "device_cost_function.h",
     "device_cost_function.cuh", "recomputed_cost_function.cuh",
     "photogrammetry.h", "camera_models.h", "batch.h", "covariance.h",

@@ -168,6 +168,35 @@ TEST_F(CudaLibraries, TheFirstThatIsAsExpectedServes) {
                 Library("cutest_version_8") + " is of version 8");
 }
 
+// CudaLibraryFiles with CUDA_HOME = home, unset where it is null.
+std::vector<std::string> Files(const char* home, const std::string& known) {
+  unsetenv("CUDA_PATH");
+  if (home != nullptr) {
+    setenv("CUDA_HOME", home, 1);
+  } else {
+    unsetenv("CUDA_HOME");
+  }
+  return CudaLibraryFiles("cutest", 7, known);
+}
+
+TEST_F(CudaLibraries, FoldersAreSearchedInOrder) {
+  using Names = std::vector<std::string>;
+  const std::string file = "libcutest.so.7";
+  EXPECT_EQ(Files(nullptr, ""), Names({file}));
+  EXPECT_EQ(Files("", "/known"), Names({file, "/known/" + file}));
+  EXPECT_EQ(Files("/home", "/known"),
+            Names({file, "/home/lib64/" + file, "/known/" + file}));
+  // Only folders that hold the library count.
+  SetCudaLibraryFolders({folder_, CERES_EXT_TEST_LIBRARIES});
+  EXPECT_EQ(
+      Files("/home", ""),
+      Names(
+          {CERES_EXT_TEST_LIBRARIES "/" + file, file, "/home/lib64/" + file}));
+  EXPECT_EQ(Files(nullptr, "/known").size(), 3);
+  SetCudaLibraryFolders({});
+  EXPECT_EQ(Files(nullptr, ""), Names({file}));
+}
+
 TEST_F(CudaLibraries, SeveralThreads) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
