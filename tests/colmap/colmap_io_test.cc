@@ -207,10 +207,12 @@ TEST_F(ColmapIoTest, SaysWhatIsWrongAndWhere) {
        "'4294967295'"},
       {"cameras.txt",
        "PINHOLE",
-       "FOV",
+       "EQUIRECTANGULAR",
        "4: expected MODEL, one of SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, "
-       "RADIAL, OPENCV, OPENCV_FISHEYE, FULL_OPENCV, SIMPLE_RADIAL_FISHEYE, "
-       "RADIAL_FISHEYE, found 'FOV'"},
+       "RADIAL, OPENCV, OPENCV_FISHEYE, FULL_OPENCV, FOV, "
+       "SIMPLE_RADIAL_FISHEYE, RADIAL_FISHEYE, THIN_PRISM_FISHEYE, "
+       "RAD_TAN_THIN_PRISM_FISHEYE, SIMPLE_DIVISION, DIVISION, "
+       "SIMPLE_FISHEYE, FISHEYE, EUCM, found 'EQUIRECTANGULAR'"},
       {"cameras.txt",
        "2\t",
        "7 ",

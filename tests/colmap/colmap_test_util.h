@@ -25,7 +25,15 @@ inline const char* const kCameraModels[] = {"SIMPLE_PINHOLE",
                                             "OPENCV_FISHEYE",
                                             "FULL_OPENCV",
                                             "SIMPLE_RADIAL_FISHEYE",
-                                            "RADIAL_FISHEYE"};
+                                            "RADIAL_FISHEYE",
+                                            "FOV",
+                                            "THIN_PRISM_FISHEYE",
+                                            "RAD_TAN_THIN_PRISM_FISHEYE",
+                                            "SIMPLE_DIVISION",
+                                            "DIVISION",
+                                            "SIMPLE_FISHEYE",
+                                            "FISHEYE",
+                                            "EUCM"};
 
 inline const char* Suffix(ModelFormat format) {
   return format == MODEL_BINARY ? ".bin" : ".txt";
