@@ -48,7 +48,7 @@ constexpr uint64_t kForIntrinsics = 64;
 // middle, grows by distortion and noise to 0.9 f and 0.68 f.
 constexpr double kHalfHeight = 0.75;  // f; the half width is f
 
-// 0 where that is no distortion or a distortion with other derivatives than 0.
+// Without distortion, except if the derivatives there are 0.
 double StartCoefficient(const CameraModelInfo& model, int k) {
   if (model.id == FovCamera::kModelId) {
     return 0.6;

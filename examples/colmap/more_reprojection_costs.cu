@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Of the camera models that are rare, poses in one block alone: a form takes nvcc
-// several seconds. Residuals without a form are evaluated on the host.
+// The rarer camera models have forms for poses in one block alone, because nvcc
+// needs several seconds for a form. Residuals without one are evaluated on the
+// host.
 
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/device_cost_function.cuh"

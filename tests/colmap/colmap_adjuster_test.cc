@@ -181,7 +181,7 @@ TEST_F(ColmapAdjusterTest, TakesAndWritesBothForms) {
   input.format = MODEL_BINARY;
   for (int i = 0; i < 8; ++i) {
     input.rigs.push_back({10u + i, i});
-    input.frames.push_back({20u + i, i, i});
+    input.frames.push_back({20u + i, i, {i}});
   }
   std::string error;
   ASSERT_TRUE(WriteModel(Path("binary"), input, &error)) << error;

@@ -488,8 +488,8 @@ TEST_F(ColmapBinaryTest, SaysWhatIsWrongAndWhere) {
       {"rigs",
        12,
        "02",
-       "12: expected NUM_SENSORS, 1 at most (rigs of more are not supported), "
-       "found 2"},
+       "24: expected SENSOR_TYPE, 0, a camera (others are not supported), "
+       "found the end of the file"},
       {"rigs",
        16,
        "01",
@@ -500,8 +500,8 @@ TEST_F(ColmapBinaryTest, SaysWhatIsWrongAndWhere) {
       {"frames",
        72,
        "00",
-       "72: expected NUM_DATA_IDS, 1 in a frame of a rig of one sensor, found "
-       "0"},
+       "72: expected NUM_DATA_IDS, an integer from 1 to the number of sensors "
+       "of the rig, found 0"},
       {"frames",
        84,
        "09 00 00 00 01",
