@@ -8,14 +8,11 @@
 #include <cmath>
 #include <cstdint>
 #include <iostream>
-#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ceres/ordered_groups.h"
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres/types.h"
@@ -247,27 +244,6 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
          options->solver.IsValid(error);
 }
 
-// If images see most of the points, Ceres eliminates some images and keeps
-// points. With many points images do not, and an ordering takes a second per
-// million points.
-constexpr size_t kMaxOrderedPoints = 50000;
-
-// Returns an ordering that eliminates the points.
-std::shared_ptr<ceres::ParameterBlockOrdering> PointsFirst(
-    const ceres::Problem& problem, const Model& model) {
-  auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
-  std::vector<double*> blocks;
-  problem.GetParameterBlocks(&blocks);
-  std::set<const double*> points;
-  for (const Point3D& point : model.points) {
-    points.insert(point.xyz);
-  }
-  for (double* block : blocks) {
-    ordering->AddElementToGroup(block, points.count(block) > 0 ? 0 : 1);
-  }
-  return ordering;
-}
-
 bool WritePly(const std::string& path,
               const Model& model,
               const std::vector<bal::Ellipsoid>& ellipsoids,
@@ -389,10 +365,7 @@ ExitCode Run() {
   }
   const auto build = [&options](Model* of, ceres::Problem* problem) {
     BuildProblem(options.problem, of, problem);
-    if (ceres::IsSchurType(options.solver.linear_solver_type) &&
-        of->points.size() <= kMaxOrderedPoints) {
-      options.solver.linear_solver_ordering = PointsFirst(*problem, *of);
-    }
+    OrderPointsFirst(*problem, *of, &options.solver);
   };
   if (FLAGS_warm_up) {
     Model same = model;

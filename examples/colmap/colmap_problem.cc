@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,8 +16,10 @@
 #include "Eigen/QR"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
+#include "ceres/ordered_groups.h"
 #include "ceres/product_manifold.h"
 #include "ceres/rotation.h"
+#include "ceres/types.h"
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/photogrammetry.h"
 #include "examples/colmap/reprojection_costs.h"
@@ -442,6 +446,29 @@ void BuildProblem(const ProblemOptions& options,
                   ceres::Problem* problem,
                   const ProblemSelection& selection) {
   ProblemBuilder(options, selection, model, problem).Run();
+}
+
+void OrderPointsFirst(const ceres::Problem& problem,
+                      const Model& model,
+                      ceres::Solver::Options* options) {
+  // With more points images do not see most of them, and an ordering takes a
+  // second per million points.
+  constexpr size_t kMaxOrderedPoints = 50000;
+  if (!ceres::IsSchurType(options->linear_solver_type) ||
+      model.points.size() > kMaxOrderedPoints) {
+    return;
+  }
+  auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
+  std::vector<double*> blocks;
+  problem.GetParameterBlocks(&blocks);
+  std::set<const double*> points;
+  for (const Point3D& point : model.points) {
+    points.insert(point.xyz);
+  }
+  for (double* block : blocks) {
+    ordering->AddElementToGroup(block, points.count(block) > 0 ? 0 : 1);
+  }
+  options->linear_solver_ordering = ordering;
 }
 
 bool HasOtherSensors(const Model& model) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ceres/problem.h"
+#include "ceres/solver.h"
 #include "problem_io/colmap_model.h"
 
 namespace ceres_ext::colmap {
@@ -94,6 +95,13 @@ void BuildProblem(const ProblemOptions& options,
                   Model* model,
                   ceres::Problem* problem,
                   const ProblemSelection& selection = ProblemSelection());
+
+// Sets an ordering of *options that eliminates the points, if that may differ
+// from Ceres's: if images see most of the points, Ceres eliminates some images
+// and keeps points.
+void OrderPointsFirst(const ceres::Problem& problem,
+                      const Model& model,
+                      ceres::Solver::Options* options);
 
 // True if an image is of another sensor than the reference of its rig.
 bool HasOtherSensors(const Model& model);

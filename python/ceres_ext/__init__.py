@@ -22,6 +22,7 @@ import typing
 import numpy
 import numpy.typing
 
+from . import colmap
 from ._ceres_ext import (
     ArctanLoss,
     ArrayProblem,
@@ -89,6 +90,7 @@ __all__ = [
     "TukeyLoss",
     "WindowSolver",
     "__version__",
+    "colmap",
     "covariance",
     "evaluate",
     "read_bal",
