@@ -44,7 +44,7 @@ __all__ = [
     "write",
 ]
 
-CAMERA_MODELS: tuple[str, ...] = tuple(_colmap_camera_models)
+CAMERA_MODELS: tuple[str, ...] = tuple(_colmap_camera_models())
 """The names of the camera models that are supported: those of COLMAP 4 without
 EQUIRECTANGULAR."""
 
@@ -138,8 +138,8 @@ class RunawayFocalLength(typing.NamedTuple):
     to more than 10 times or less than a tenth of its start."""
 
     camera_id: int
-    index: int
-    """0 or 1: f, or fx and fy."""
+    axis: int
+    """0 of f and fx, 1 of fy."""
     start: float
     """Pixels."""
     end: float
@@ -179,7 +179,7 @@ class BundleAdjustmentSummary(typing.NamedTuple):
         for one in self.runaway_focal_lengths:
             lines.append(
                 f"camera {one.camera_id}: the observations do not determine its "
-                f"focal length{' fy' if one.index == 1 else ''}, which went from "
+                f"focal length{' fy' if one.axis == 1 else ''}, which went from "
                 f"{one.start:.6g} to {one.end:.6g} pixels"
             )
         return "\n".join(lines)
@@ -239,7 +239,7 @@ def bundle_adjustment(
                                     refine_principal_point=True)
         print(summary.brief_report())
     """
-    given = {
+    given: dict[str, object] = {
         "refine_focal_length": refine_focal_length,
         "refine_principal_point": refine_principal_point,
         "refine_extra_params": refine_extra_params,
@@ -261,9 +261,9 @@ def bundle_adjustment(
         loss = loss or options.ceres.loss_function_type.name
         prints = options.print_summary if prints is None else prints
         _take_solver_options(options, solver)
-    for name, value in given.items():
-        if value is not None:
-            _set_option(problem, name, value)
+    for name, chosen in given.items():
+        if chosen is not None:
+            _set_option(problem, name, chosen)
     if not 0.0 < problem.loss_function_scale < float("inf"):
         raise ValueError(
             "loss_function_scale: expected a number above 0, found "
@@ -292,7 +292,7 @@ def bundle_adjustment(
     write_time = 0.0
     try:
         summary, runaways = _adjust_colmap(
-            model, problem, solver, *selection, callback
+            model, problem, solver, selection, callback
         )
     finally:
         if model is not reconstruction:
@@ -337,7 +337,7 @@ def _take_solver_options(options: typing.Any, solver: SolverOptions) -> None:
             "another solver of pycolmap"
         )
     theirs = options.ceres.solver_options
-    defaults = type(theirs)().todict()
+    defaults = type(options)().ceres.solver_options.todict()
     for name, value in theirs.todict().items():
         if name in _LINEAR_SOLVER_FIELDS and options.ceres.auto_select_solver_type:
             continue
@@ -466,7 +466,9 @@ def _write_back(model: Model, reconstruction: typing.Any) -> None:
         if not numpy.isnan(pose[0]):
             rig = reconstruction.rig(rig_id)
             sensor = reconstruction.camera(camera_id).sensor_id
-            rig.sensor_from_rig(sensor).params[:] = pose
+            sensor_from_rig = rig.sensor_from_rig(sensor)
+            sensor_from_rig.params[:] = pose
+            rig.set_sensor_from_rig(sensor, sensor_from_rig)
     points = reconstruction.points3D
     for point_id, xyz in zip(
         model.point_ids.tolist(), numpy.ascontiguousarray(model.points), strict=True

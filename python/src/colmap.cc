@@ -3,11 +3,12 @@
 // Models of COLMAP as views of arrays, and their bundle adjustment.
 // ceres_ext/colmap.py has what users call.
 
-#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,20 @@ namespace {
 struct ColmapModel {
   colmap::Model model;
   bool is_solving = false;  // while the lock of the interpreter is released
+};
+
+// Marks the model while it lives.
+class Solving {
+ public:
+  explicit Solving(ColmapModel* model) : model_(model) {
+    model_->is_solving = true;
+  }
+  ~Solving() { model_->is_solving = false; }
+  Solving(const Solving&) = delete;
+  Solving& operator=(const Solving&) = delete;
+
+ private:
+  ColmapModel* model_;
 };
 
 using Self = nb::handle_t<ColmapModel>;
@@ -360,41 +375,43 @@ std::vector<bool> Flags(const char* name, nb::handle array, size_t size) {
   std::vector<int64_t> shape = {static_cast<int64_t>(size)};
   const bool* const flags =
       static_cast<bool*>(ReadArray(name, array, "bool", ARRAY_READ, &shape));
-  return {flags, flags + size};
+  return std::vector<bool>(flags, flags + size);
 }
 
-// Returns the summary and (camera id, 0 or 1 for fx or fy, start, end) of
-// runaway focal lengths.
+// selection: the arrays of ProblemSelection in their order. Returns the summary
+// and (camera id, 0 or 1 for fx or fy, start, end) of runaway focal lengths.
 nb::tuple AdjustModel(ColmapModel* model,
                       const colmap::ProblemOptions& problem_options,
                       const SolverOptions& given,
-                      nb::object images,
-                      nb::object constant_poses,
-                      nb::object constant_cameras,
-                      nb::object constant_sensors,
-                      nb::object added_points,
-                      nb::object constant_points,
+                      const std::vector<nb::object>& selected,
                       nb::object callback) {
   CheckIdle(*model);
   colmap::Model& m = model->model;
   colmap::ProblemSelection selection;
-  selection.images = Flags("images", images, m.images.size());
-  selection.constant_poses =
-      Flags("constant_poses", constant_poses, m.images.size());
-  selection.constant_cameras =
-      Flags("constant_cameras", constant_cameras, m.cameras.size());
-  selection.constant_sensors =
-      Flags("constant_sensors", constant_sensors, m.cameras.size());
-  selection.added_points = Flags("added_points", added_points, m.points.size());
-  selection.constant_points =
-      Flags("constant_points", constant_points, m.points.size());
+  const struct {
+    const char* name;
+    std::vector<bool>* flags;
+    size_t size;
+  } kArrays[] = {
+      {"images", &selection.images, m.images.size()},
+      {"constant_poses", &selection.constant_poses, m.images.size()},
+      {"constant_cameras", &selection.constant_cameras, m.cameras.size()},
+      {"constant_sensors", &selection.constant_sensors, m.cameras.size()},
+      {"added_points", &selection.added_points, m.points.size()},
+      {"constant_points", &selection.constant_points, m.points.size()}};
+  if (selected.size() != std::size(kArrays)) {
+    throw ValueError("selection: expected 6 arrays");
+  }
+  for (size_t i = 0; i < selected.size(); ++i) {
+    *kArrays[i].flags = Flags(kArrays[i].name, selected[i], kArrays[i].size);
+  }
   SolverOptions options = given;
   options.Check();
   PythonCallback python_callback(callback);
   options.callbacks.push_back(&python_callback);
   Summary summary;
   std::vector<colmap::RunawayFocalLength> runaways;
-  model->is_solving = true;
+  const Solving solving(model);
   {
     const nb::gil_scoped_release no_gil;
     const std::vector<colmap::Camera> start = m.cameras;
@@ -413,7 +430,6 @@ nb::tuple AdjustModel(ColmapModel* model,
     }
     runaways = colmap::FindRunawayFocalLengths(start, m);
   }
-  model->is_solving = false;
   python_callback.RethrowIfRaised();
   nb::list focal_lengths;
   for (const colmap::RunawayFocalLength& runaway : runaways) {
@@ -507,27 +523,34 @@ void AddColmap(nb::module_* module) {
       });
   module->def("_read_colmap", &ReadModel, "folder"_a);
   module->def("_write_colmap", &WriteModel, "model"_a, "folder"_a);
-  module->def("_adjust_colmap",
-              &AdjustModel,
-              "model"_a,
-              "problem_options"_a,
-              "options"_a,
-              "images"_a.none(),
-              "constant_poses"_a.none(),
-              "constant_cameras"_a.none(),
-              "constant_sensors"_a.none(),
-              "added_points"_a.none(),
-              "constant_points"_a.none(),
-              "callback"_a.none());
-  module->def("_img_from_cam",
-              &ImgFromCam,
-              "camera_model"_a,
-              "params"_a.none(),
-              "points"_a.none());
-  std::vector<std::string> names;
-  ForEachCameraModel(
-      [&](auto camera_model) { names.emplace_back(camera_model.kName); });
-  module->attr("_colmap_camera_models") = nb::cast(names);
+  module->def(
+      "_adjust_colmap",
+      &AdjustModel,
+      "model"_a,
+      "problem_options"_a,
+      "options"_a,
+      "selection"_a,
+      "callback"_a.none(),
+      nb::sig("def _adjust_colmap(model: ColmapModel, problem_options: "
+              "_ColmapProblemOptions, options: SolverOptions, selection: "
+              "collections.abc.Sequence[numpy.typing.NDArray[numpy.bool_] | "
+              "None], callback: "
+              "collections.abc.Callable[[IterationSummary], object] | None) -> "
+              "tuple[Summary, list[tuple[int, int, float, float]]]"));
+  module->def(
+      "_img_from_cam",
+      &ImgFromCam,
+      "camera_model"_a,
+      "params"_a.none(),
+      "points"_a.none(),
+      nb::sig("def _img_from_cam(camera_model: str, params: object, "
+              "points: object) -> numpy.typing.NDArray[numpy.float64]"));
+  module->def("_colmap_camera_models", [] {
+    std::vector<std::string> names;
+    ForEachCameraModel(
+        [&](auto camera_model) { names.emplace_back(camera_model.kName); });
+    return names;
+  });
 }
 
 }  // namespace ceres_ext::python
