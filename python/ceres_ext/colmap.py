@@ -371,7 +371,7 @@ def _filter_observations(reconstruction: typing.Any) -> int:
 
 def _read_reconstruction(reconstruction: typing.Any) -> Model:
     """Through files in memory, which pycolmap writes at once: reading part by
-    part takes 40 times as long."""
+    part takes about 10 times as long."""
     files = ("rigs", "cameras", "frames", "images", "points3D")
     descriptors: list[int] = []
     with tempfile.TemporaryDirectory(prefix="ceres_ext_") as folder:

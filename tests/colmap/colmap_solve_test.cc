@@ -317,11 +317,15 @@ Model MakeRigs(const std::string& camera_model) {
   return model;
 }
 
-class ColmapRigTest
-    : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
+// Camera model, whether the pose of the sensor varies, where.
+class ColmapRigTest : public ::testing::TestWithParam<
+                          std::tuple<const char*, bool, DeviceType>> {};
 
 TEST_P(ColmapRigTest, EndsWhereStockEnds) {
-  const auto& [camera_model, refine_sensor] = GetParam();
+  const auto& [camera_model, refine_sensor, device] = GetParam();
+  if (device == DEVICE_CUDA && !HasDevice()) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
   const Model start = MakeRigs(camera_model);
   ProblemOptions problem_options;
   problem_options.refine_sensor_from_rig = refine_sensor;
@@ -336,7 +340,7 @@ TEST_P(ColmapRigTest, EndsWhereStockEnds) {
   ceres::Solve(options, &stock_problem, &expected);
   ASSERT_EQ(expected.termination_type, ceres::CONVERGENCE) << expected.message;
   if (refine_sensor) {
-    // Half the sum of 4800 squared errors of half a pixel, but for the freedom
+    // Half the sum of 4800 squared errors of half a pixel, less the freedom
     // of the parameters.
     EXPECT_LT(expected.final_cost, 600.0);
   }
@@ -348,7 +352,7 @@ TEST_P(ColmapRigTest, EndsWhereStockEnds) {
   options.preconditioner_type = ceres::SCHUR_JACOBI;
   options.eta = 1e-3;
   Options ext_options;
-  ext_options.device = DEVICE_HOST;
+  ext_options.device = device;
   ext_options.fallback = FALLBACK_REFUSE;
   Summary summary;
   Solve(options, ext_options, &problem, &summary);
@@ -364,11 +368,18 @@ TEST_P(ColmapRigTest, EndsWhereStockEnds) {
   }
 }
 
+// OPENCV has device forms, FOV has none.
 INSTANTIATE_TEST_SUITE_P(Host,
                          ColmapRigTest,
-                         ::testing::Combine(::testing::Values("PINHOLE",
-                                                              "OPENCV"),
-                                            ::testing::Bool()));
+                         ::testing::Combine(::testing::Values("OPENCV", "FOV"),
+                                            ::testing::Bool(),
+                                            ::testing::Values(DEVICE_HOST)));
+
+INSTANTIATE_TEST_SUITE_P(Device,
+                         ColmapRigTest,
+                         ::testing::Combine(::testing::Values("OPENCV", "FOV"),
+                                            ::testing::Bool(),
+                                            ::testing::Values(DEVICE_CUDA)));
 
 TEST(ColmapRigs, TheGaugeIsThatOfReferenceSensors) {
   Model model = MakeRigs("PINHOLE");
