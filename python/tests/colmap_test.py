@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import site
 import subprocess
 
 import numpy
@@ -609,6 +610,32 @@ def test_references_stay_and_callbacks_end_it():
     )
     assert summary.termination_type == "USER_SUCCESS"
     assert summary.num_residuals == 2 * reconstruction.compute_num_observations()
+
+
+def test_types(tmp_path, monkeypatch):
+    api = pytest.importorskip("mypy.api")
+    package = pathlib.Path(ceres_ext.__file__).parent
+    if str(package.parent) not in site.getsitepackages():
+        monkeypatch.setenv("MYPYPATH", str(package.parent))
+    script = tmp_path / "script.py"
+    lines = [
+        "from ceres_ext import colmap",
+        "model = colmap.read('sparse/0')",
+        "summary = colmap.bundle_adjustment(model, refine_points3D=False)",
+        "cost: float = summary.solve.final_cost",
+        "shape: tuple[int, ...] = model.points.shape",
+        "names: list[str] = model.image_names",
+        "colmap.bundle_adjustment(model, refine_points3D='no')",
+        "colmap.write('sparse/0', model)",
+    ]
+    script.write_text("\n".join(lines))
+    found, _, _ = api.run(["--strict", "--no-incremental", str(script)])
+    errors = [
+        line.split(":")[1]
+        for line in found.splitlines()
+        if line.startswith(str(script)) or "/colmap.py" in line.split(":")[0]
+    ]
+    assert set(errors) == {"7", "8"}, found
 
 
 def test_models_without_pycolmap(tmp_path):

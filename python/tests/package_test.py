@@ -40,6 +40,7 @@ def test_stubs_have_all_names():
         "Covariance",
         "Evaluation",
         "__version__",
+        "colmap",
         "covariance",
         "evaluate",
         "read_bal",

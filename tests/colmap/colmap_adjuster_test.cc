@@ -511,7 +511,8 @@ TEST_F(ColmapAdjusterTest, SaysWhatIsWrong) {
        "--output_path: expected the name of a folder, found none; see --help"},
       {paths + "--loss_function_type=TUKEY",
        1,
-       "--loss_function_type: expected one of TRIVIAL, SOFT_L1, CAUCHY, HUBER, found 'TUKEY'"},
+       "--loss_function_type: expected one of TRIVIAL, SOFT_L1, CAUCHY, HUBER, "
+       "found 'TUKEY'"},
       {paths + "--loss_function_scale=0",
        1,
        "--loss_function_scale: expected a number above 0, found 0"},
