@@ -231,14 +231,21 @@ def bundle_adjustment(
     elsewhere stay valid.
 
     ValueError: a camera model, an option or a part of the config is not
-    supported; the message names it. TypeError: an option is unknown or has
-    another type. A solve that fails raises nothing: is_solution_usable() is
+    supported; the message names it. TypeError: the reconstruction is another
+    object, or an option is unknown or has another type. A solve that fails raises nothing: is_solution_usable() is
     False, and poses, cameras and points are unchanged.
 
         summary = bundle_adjustment(reconstruction, loss_function_type="HUBER",
                                     refine_principal_point=True)
         print(summary.brief_report())
     """
+    if not isinstance(reconstruction, Model) and not hasattr(
+        reconstruction, "write_binary"
+    ):
+        raise TypeError(
+            "reconstruction: expected a pycolmap.Reconstruction or a "
+            f"ceres_ext.colmap.Model, found {type(reconstruction).__name__}"
+        )
     given: dict[str, object] = {
         "refine_focal_length": refine_focal_length,
         "refine_principal_point": refine_principal_point,

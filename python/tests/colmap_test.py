@@ -550,6 +550,11 @@ def test_refused_options(values, error, message):
     assert (reconstruction.image(1).cam_from_world().params == before).all()
 
 
+def test_other_objects_are_refused():
+    with pytest.raises(TypeError, match="expected a pycolmap.Reconstruction or"):
+        colmap.bundle_adjustment("sparse/0")
+
+
 def test_refused_configs():
     reconstruction = synthetic()
     config = pycolmap.BundleAdjustmentConfig()
@@ -585,6 +590,17 @@ def test_runaway_focal_lengths_are_named(capsys):
     assert f"camera {min(ids)}: the observations do not determine" in (
         capsys.readouterr().out
     )
+
+
+def test_parts_without_a_pose_are_left_alone():
+    ours, other = synthetic(), synthetic()
+    for reconstruction in (ours, other):
+        reconstruction.deregister_frame(min(reconstruction.frames))
+    assert ours.num_reg_images() == 27
+    assert_as_good(colmap.bundle_adjustment(ours, **QUIET), theirs(other))
+    assert not ours.frame(min(ours.frames)).has_pose()
+    nothing = colmap.bundle_adjustment(pycolmap.Reconstruction(), **QUIET)
+    assert nothing.num_residuals == 0
 
 
 def test_references_stay_and_callbacks_end_it():
