@@ -207,33 +207,37 @@ def bundle_adjustment(
 ) -> BundleAdjustmentSummary:
     """Refines poses, cameras and points, as pycolmap.bundle_adjustment does.
 
-    reconstruction: a pycolmap.Reconstruction or a Model, refined in place, with
-    the errors of a Reconstruction's points updated.
+    reconstruction: a pycolmap.Reconstruction or a Model, refined in place. The
+    errors of a Reconstruction's points are updated.
     options: a pycolmap.BundleAdjustmentOptions, or None for its defaults. Its
     ceres.solver_options apply, except that linear_solver="AUTO" chooses the
     linear solver unless ceres.auto_select_solver_type is False. Its other fields
     that select solvers and machines of pycolmap (use_gpu, gpu_index,
     max_num_images..., min_num_..., caspar) have no effect; `device` chooses.
     config: a pycolmap.BundleAdjustmentConfig: images, constant poses, cameras,
-    sensors and points, variable points, and the gauge. None: all images, after
-    observations of points behind their camera were deleted from a
-    Reconstruction, and the gauge TWO_CAMS_FROM_WORLD, as
-    pycolmap.bundle_adjustment has it.
-    refine_... to print_summary: as the fields of the two, on top of them.
-    loss_function_type: TRIVIAL, SOFT_L1, CAUCHY, HUBER. loss_function_scale: in
-    pixels. fixed_gauge: UNSPECIFIED, TWO_CAMS_FROM_WORLD, THREE_POINTS.
-    print_summary prints brief_report().
+    sensors and points, variable points, and the gauge. With None all images are
+    in the problem and the gauge is TWO_CAMS_FROM_WORLD, after observations of
+    points behind their camera were deleted from a Reconstruction, as
+    pycolmap.bundle_adjustment does.
+    loss_function_type: TRIVIAL, SOFT_L1, CAUCHY, HUBER.
+    loss_function_scale: in pixels.
+    fixed_gauge: UNSPECIFIED, TWO_CAMS_FROM_WORLD, THREE_POINTS.
+    print_summary: prints brief_report().
     callback, values: as for ceres_ext.solve, for example
     max_num_iterations=20, device="CUDA".
 
-    A Reconstruction is read through its binary form in memory, without a file on
-    a disk, and is written through references to its parts, of which those in use
-    elsewhere stay valid.
+    Keywords, except the last two, are fields of options and config, whose values
+    they replace.
+
+    A Reconstruction is read through its binary form in memory and written
+    through references to its parts. References that the caller has stay valid.
 
     ValueError: a camera model, an option or a part of the config is not
-    supported; the message names it. TypeError: the reconstruction is another
-    object, or an option is unknown or has another type. A solve that fails raises nothing: is_solution_usable() is
-    False, and poses, cameras and points are unchanged.
+    supported; the message names it.
+    TypeError: the reconstruction is another object, or an option is unknown or
+    has another type.
+    A solve that fails raises nothing: is_solution_usable() is False, and poses,
+    cameras and points are unchanged.
 
         summary = bundle_adjustment(reconstruction, loss_function_type="HUBER",
                                     refine_principal_point=True)
