@@ -2,6 +2,7 @@
 """ceres_ext.colmap against pycolmap, in one process."""
 
 import json
+import os
 import pathlib
 import site
 import subprocess
@@ -15,7 +16,13 @@ from ceres_ext import colmap
 
 pycolmap = pytest.importorskip("pycolmap")
 
-SHARED = pathlib.Path(__file__).parents[2] / ".." / "shared" / "data"
+# Real models, which need not be there.
+DATA = pathlib.Path(
+    os.environ.get(
+        "CERES_EXT_DATA_DIR",
+        pathlib.Path(__file__).parents[2] / ".." / "shared" / "data",
+    )
+)
 # Those that are solved in seconds, with their images, and what is known of their
 # minimum: True if pycolmap converges within its 100 iterations.
 MODELS = {
@@ -25,14 +32,17 @@ MODELS = {
     "real/dbat_stpierre": False,
     "real/fisheye_room": True,
 }
-QUIET = {"print_summary": False, "device": "HOST"}
+# CERES_EXT_TEST_DEVICE=CUDA runs all of it on a device.
+QUIET = {
+    "print_summary": False,
+    "device": os.environ.get("CERES_EXT_TEST_DEVICE", "HOST"),
+}
 
 
 def folder(name):
-    for root in (SHARED, pathlib.Path("/work/shared/data")):
-        if (root / name).is_dir():
-            return root / name
-    pytest.skip(f"no {name} in {SHARED}")
+    if not (DATA / name).is_dir():
+        pytest.skip(f"no {name} in {DATA} (set CERES_EXT_DATA_DIR)")
+    return DATA / name
 
 
 def theirs(reconstruction, config=None, **values):
