@@ -128,7 +128,7 @@ install(
 # The same of the build tree, with what else python/ is made of.
 set(_exported ceres_ext)
 if(CERES_EXT_BUILD_EXAMPLES)
-  list(APPEND _exported problem_io)
+  list(APPEND _exported colmap problem_io)
 endif()
 export(
   TARGETS ${_exported}

@@ -8,14 +8,11 @@
 #include <cmath>
 #include <cstdint>
 #include <iostream>
-#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ceres/ordered_groups.h"
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres/types.h"
@@ -56,8 +53,18 @@ DEFINE_string(output_type, "auto",
 DEFINE_bool(refine_focal_length, true, "Refine focal lengths.");
 DEFINE_bool(refine_principal_point, false, "Refine principal points.");
 DEFINE_bool(refine_extra_params, true, "Refine coefficients of distortion.");
+DEFINE_bool(refine_rig_from_world, true,
+            "Refine the poses of frames, or of images if there are no frames.");
+DEFINE_bool(refine_sensor_from_rig, true,
+            "Refine the poses of sensors in rigs of several sensors.");
+DEFINE_bool(constant_rig_from_world_rotation, false,
+            "Refine only the translations of the poses of frames.");
+DEFINE_bool(refine_points3D, true, "Refine points.");
+DEFINE_int32(min_track_length, 0,
+             "Leave out points that fewer images see.");
 DEFINE_string(loss_function_type, "TRIVIAL",
-              "Loss of each reprojection error: TRIVIAL, CAUCHY.");
+              "Loss of each reprojection error: TRIVIAL, SOFT_L1, CAUCHY, "
+              "HUBER.");
 DEFINE_double(loss_function_scale, 1.0,
               "Residual size, in pixels, above which the loss stops being "
               "quadratic.");
@@ -111,6 +118,11 @@ bal::AdjusterProgram Program() {
         "refine_focal_length",
         "refine_principal_point",
         "refine_extra_params",
+        "refine_rig_from_world",
+        "refine_sensor_from_rig",
+        "constant_rig_from_world_rotation",
+        "refine_points3D",
+        "min_track_length",
         "loss_function_type",
         "loss_function_scale",
         "split_pose",
@@ -197,14 +209,22 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
   problem.refine_focal_length = FLAGS_refine_focal_length;
   problem.refine_principal_point = FLAGS_refine_principal_point;
   problem.refine_extra_params = FLAGS_refine_extra_params;
+  problem.refine_rig_from_world = FLAGS_refine_rig_from_world;
+  problem.refine_sensor_from_rig = FLAGS_refine_sensor_from_rig;
+  problem.constant_rig_from_world_rotation =
+      FLAGS_constant_rig_from_world_rotation;
+  problem.refine_points3D = FLAGS_refine_points3D;
+  problem.min_track_length = FLAGS_min_track_length;
   problem.loss_scale = FLAGS_loss_function_scale;
   options->solver.max_num_iterations = FLAGS_max_num_iterations;
-  return bal::ParseEnum<LossType>(
-             "loss_function_type",
-             FLAGS_loss_function_type,
-             {{"TRIVIAL", LOSS_TRIVIAL}, {"CAUCHY", LOSS_CAUCHY}},
-             &problem.loss,
-             error) &&
+  return bal::ParseEnum<LossType>("loss_function_type",
+                                  FLAGS_loss_function_type,
+                                  {{"TRIVIAL", LOSS_TRIVIAL},
+                                   {"SOFT_L1", LOSS_SOFT_L1},
+                                   {"CAUCHY", LOSS_CAUCHY},
+                                   {"HUBER", LOSS_HUBER}},
+                                  &problem.loss,
+                                  error) &&
          bal::ParseEnum<OutputType>("output_type",
                                     FLAGS_output_type,
                                     {{"auto", OUTPUT_AS_INPUT},
@@ -222,27 +242,6 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
          ParseOrigin(options, error) &&
          bal::SolverOptionsFromFlags(&options->solver, &options->ext, error) &&
          options->solver.IsValid(error);
-}
-
-// If images see most of the points, Ceres eliminates some images and keeps
-// points. With many points images do not, and an ordering takes a second per
-// million points.
-constexpr size_t kMaxOrderedPoints = 50000;
-
-// Returns an ordering that eliminates the points.
-std::shared_ptr<ceres::ParameterBlockOrdering> PointsFirst(
-    const ceres::Problem& problem, const Model& model) {
-  auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
-  std::vector<double*> blocks;
-  problem.GetParameterBlocks(&blocks);
-  std::set<const double*> points;
-  for (const Point3D& point : model.points) {
-    points.insert(point.xyz);
-  }
-  for (double* block : blocks) {
-    ordering->AddElementToGroup(block, points.count(block) > 0 ? 0 : 1);
-  }
-  return ordering;
 }
 
 bool WritePly(const std::string& path,
@@ -326,6 +325,13 @@ ExitCode Run() {
             << " points, " << model.point_index.size() << " 2D points, as "
             << (model.format == MODEL_BINARY ? "binary" : "text")
             << ", read in " << times.read_in_seconds << " s" << std::endl;
+  if (options.problem.split_pose && HasOtherSensors(model)) {
+    return Fail(bal::EXIT_USAGE,
+                "--split_pose: expected a model without rigs of several "
+                "sensors, found " +
+                    FLAGS_input_path);
+  }
+  const std::vector<Camera> start_cameras = model.cameras;
   const std::vector<std::string> inputs = ModelFiles(FLAGS_input_path, model);
   if (options.output_type != OUTPUT_AS_INPUT) {
     model.format =
@@ -359,10 +365,7 @@ ExitCode Run() {
   }
   const auto build = [&options](Model* of, ceres::Problem* problem) {
     BuildProblem(options.problem, of, problem);
-    if (ceres::IsSchurType(options.solver.linear_solver_type) &&
-        of->points.size() <= kMaxOrderedPoints) {
-      options.solver.linear_solver_ordering = PointsFirst(*problem, *of);
-    }
+    OrderPointsFirst(*problem, *of, &options.solver);
   };
   if (FLAGS_warm_up) {
     Model same = model;
@@ -383,11 +386,14 @@ ExitCode Run() {
   Solve(options.solver, options.ext, &problem, &summary);
   bal::SetSignalPhase(bal::SIGNAL_WAITS);
   const bool was_interrupted = interrupt.WasInterrupted(&summary);
-  std::cout << summary.FullReport() << std::endl;
+  const std::vector<RunawayFocalLength> runaways =
+      FindRunawayFocalLengths(start_cameras, model);
+  std::cout << summary.FullReport() << std::endl << RunawayText(runaways);
 
   bal::CovarianceReport covariance;
   bool has_covariance = false;
   if (summary.IsSolutionUsable()) {
+    SetPosesOfSensors(&model);
     UpdateErrors(&model);
     if (!FLAGS_covariance.empty()) {
       has_covariance =
@@ -427,7 +433,8 @@ ExitCode Run() {
       {{"num_cameras", size(model.cameras)},
        {"num_images", size(model.images)},
        {"num_points", size(model.points)},
-       {"num_observations", size(model.track_elements)}}};
+       {"num_observations", size(model.track_elements)},
+       {"num_runaway_focal_lengths", size(runaways)}}};
   if (!FLAGS_report_json.empty()) {
     check_written(bal::WriteTextFile(
         FLAGS_report_json,

@@ -17,7 +17,8 @@ namespace ceres_ext::colmap {
 // Computes the covariances of all blocks that *model's problem has, at its
 // values, with their ids:
 //
-//   images          6 x 6: w and t, where R becomes exp([w]x) R, w in radians
+//   images          6 x 6: w and t, where R becomes exp([w]x) R, w in radians;
+//                   not of images of other sensors than the reference of a rig
 //   centers         3 x 3: -R't
 //   points          3 x 3
 //   cameras_MODEL   of the parameters, an array each camera model

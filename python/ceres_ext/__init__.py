@@ -26,6 +26,7 @@ import typing
 import numpy
 import numpy.typing
 
+from . import colmap
 from ._ceres_ext import (
     ArctanLoss,
     ArrayProblem,
@@ -100,6 +101,7 @@ __all__ = [
     "TukeyLoss",
     "WindowSolver",
     "__version__",
+    "colmap",
     "covariance",
     "evaluate",
     "print_progress",

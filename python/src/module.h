@@ -96,6 +96,7 @@ void AddSolve(nanobind::module_* module);
 void AddBatch(nanobind::module_* module);
 void AddCovariance(nanobind::module_* module);
 void AddBalFile(nanobind::module_* module);
+void AddColmap(nanobind::module_* module);
 
 }  // namespace ceres_ext::python
 

@@ -42,6 +42,7 @@ def test_stubs_have_all_names():
         "ProductManifold",
         "SavedSummary",
         "__version__",
+        "colmap",
         "covariance",
         "evaluate",
         "print_progress",

@@ -181,7 +181,7 @@ TEST_F(ColmapAdjusterTest, TakesAndWritesBothForms) {
   input.format = MODEL_BINARY;
   for (int i = 0; i < 8; ++i) {
     input.rigs.push_back({10u + i, i});
-    input.frames.push_back({20u + i, i, i});
+    input.frames.push_back({20u + i, i, {i}});
   }
   std::string error;
   ASSERT_TRUE(WriteModel(Path("binary"), input, &error)) << error;
@@ -315,11 +315,13 @@ TEST_F(ColmapAdjusterTest, WritesReportAndPly) {
                                      "num_images",
                                      "num_points",
                                      "num_observations",
+                                     "num_runaway_focal_lengths",
                                      "read_time_in_seconds",
                                      "build_time_in_seconds"));
   EXPECT_EQ(json["problem"]["input"], Path("input"));
   EXPECT_EQ(json["problem"]["num_images"], 8);
   EXPECT_EQ(json["problem"]["num_observations"], 1200);
+  EXPECT_EQ(json["problem"]["num_runaway_focal_lengths"], 0);
   EXPECT_EQ(json["flags"]["max_num_iterations"], "3");
   EXPECT_EQ(json["flags"]["linear_solver"], "dense_schur");
   // COLMAP's default, not that of bundle_adjuster.
@@ -507,9 +509,10 @@ TEST_F(ColmapAdjusterTest, SaysWhatIsWrong) {
       {"--input_path=a",
        1,
        "--output_path: expected the name of a folder, found none; see --help"},
-      {paths + "--loss_function_type=HUBER",
+      {paths + "--loss_function_type=TUKEY",
        1,
-       "--loss_function_type: expected one of TRIVIAL, CAUCHY, found 'HUBER'"},
+       "--loss_function_type: expected one of TRIVIAL, SOFT_L1, CAUCHY, HUBER, "
+       "found 'TUKEY'"},
       {paths + "--loss_function_scale=0",
        1,
        "--loss_function_scale: expected a number above 0, found 0"},
