@@ -277,8 +277,10 @@ class CovarianceSolver {
     CERES_EXT_RETURN_IF_ERROR(UploadSystem(diagonal));
     CERES_EXT_RETURN_IF_ERROR(session_->solver()->FactorizeSystem(system_));
     auto* const cholesky = session_->solver()->mutable_cholesky();
-    return cholesky->CanInvert() && num_unknowns() > 0 ? cholesky->Invert()
-                                                       : Status();
+    return num_unknowns() > 0 && cholesky->ShouldInvert(static_cast<int64_t>(
+                                     wanted_.blocks.size()))
+               ? cholesky->Invert()
+               : Status();
   }
   // Sets system_.
   Status UploadSystem(const std::vector<double>& diagonal) {
@@ -803,7 +805,8 @@ class CovarianceSolver {
     return {};
   }
 
-  // The first num_others blocks are not (e, e), all others are.
+  // The first num_others blocks are not (e, e), all others are. A device has an
+  // operation for these.
   Status AddWhole(int64_t num_others, kernels::CovarianceTermsParams* terms) {
     const auto inverse = session_->solver()->mutable_cholesky()->inverse();
     terms->stride = inverse.stride;
@@ -818,8 +821,8 @@ class CovarianceSolver {
       eliminated.stride = terms->stride;
       eliminated.x = terms->x;
       CERES_EXT_RETURN_IF_ERROR(Run(eliminated, machine_));
+      terms->of.n = num_others;
     }
-    terms->of.n = num_others;
     return Run(*terms, machine_);
   }
 
