@@ -57,21 +57,31 @@ template <int kStrips>
 CERES_EXT_SIMD_CLONES void SolveStrips(
     const double* l, int64_t size, int64_t stride, double* a, double* packed) {
   for (int64_t c = 0; c < size; ++c) {
-    SimdDoubles sum[kStrips];
+    double sum[kStrips][kLanes];  // In registers, as in UpdateTile.
     for (int s = 0; s < kStrips; ++s) {
-      sum[s] = At(a + stride * c + kLanes * s);
+#pragma omp simd
+      for (int lane = 0; lane < kLanes; ++lane) {
+        sum[s][lane] = a[stride * c + kLanes * s + lane];
+      }
     }
     const double* const row = l + kTile * c;
     for (int64_t d = 0; d < c; ++d) {
       const double factor = row[d];
       for (int s = 0; s < kStrips; ++s) {
-        sum[s] -= At(packed + kStrip * s + kLanes * d) * factor;
+        const double* const x = packed + kStrip * s + kLanes * d;
+#pragma omp simd
+        for (int lane = 0; lane < kLanes; ++lane) {
+          sum[s][lane] -= x[lane] * factor;
+        }
       }
     }
     for (int s = 0; s < kStrips; ++s) {
-      sum[s] /= row[c];
-      At(packed + kStrip * s + kLanes * c) = sum[s];
-      At(a + stride * c + kLanes * s) = sum[s];
+#pragma omp simd
+      for (int lane = 0; lane < kLanes; ++lane) {
+        sum[s][lane] /= row[c];
+        packed[kStrip * s + kLanes * c + lane] = sum[s][lane];
+        a[stride * c + kLanes * s + lane] = sum[s][lane];
+      }
     }
   }
 }
@@ -91,64 +101,93 @@ void SolvePanel(const double* l,
   }
 }
 
+// Row j, column k of the factor `right` of UpdateTile is values[row_step j +
+// column_step k]; columns from `depth` on are zero.
+struct RightFactor {
+  const double* values;
+  int64_t row_step;
+  int64_t column_step;
+  int64_t depth;
+};
+// The tile that UpdateTile updates.
+struct TargetTile {
+  double* values;
+  int64_t strip_step;  // from strip to strip of 8 rows
+  int64_t column_step;
+};
+constexpr int64_t kColumnsOfUpdate = 4;
+
+// c -= left right' of num_strips strips of rows and up to four columns. right:
+// column by column, kStep values each.
+template <int64_t kStep>
+CERES_EXT_SIMD_CLONES void UpdateColumns(const double* left,
+                                         const double* right,
+                                         int64_t first_strip,
+                                         int64_t num_strips,
+                                         int64_t count,
+                                         const TargetTile& c) {
+  for (int64_t s = first_strip; s < num_strips; ++s) {
+    const double* const strip = left + kStrip * s;
+    // Not SimdDoubles, whose sums GCC keeps in memory for AVX2: 8 times slower.
+    double sum[kColumnsOfUpdate][kLanes] = {};
+    for (int64_t k = 0; k < kTile; ++k) {
+      const double* const x = strip + kLanes * k;
+      for (int q = 0; q < kColumnsOfUpdate; ++q) {
+        const double factor = right[kStep * k + q];
+#pragma omp simd
+        for (int lane = 0; lane < kLanes; ++lane) {
+          sum[q][lane] += x[lane] * factor;
+        }
+      }
+    }
+    for (int64_t q = 0; q < count; ++q) {
+      double* const to = c.values + c.column_step * q + c.strip_step * s;
+#pragma omp simd
+      for (int lane = 0; lane < kLanes; ++lane) {
+        to[lane] -= sum[q][lane];
+      }
+    }
+  }
+}
 // c -= left right' of a tile of num_strips strips of rows and num_columns
-// columns; with is_diagonal only what is on the diagonal and below.
-CERES_EXT_SIMD_CLONES
+// columns; with is_diagonal only what is on the diagonal and below. Both
+// factors in strips.
 void UpdateTile(const double* left,
                 const double* right,
                 int64_t num_strips,
                 int64_t num_columns,
                 bool is_diagonal,
-                int64_t stride,
-                double* c) {
-  constexpr int64_t kColumns = 4;
-  for (int64_t j = 0; j < num_columns; j += kColumns) {
-    const double* const b = right + kStrip * (j / kLanes) + j % kLanes;
-    const int64_t count = std::min(kColumns, num_columns - j);
-    for (int64_t s = is_diagonal ? j / kLanes : 0; s < num_strips; ++s) {
-      const double* const strip = left + kStrip * s;
-      // Not SimdDoubles, whose sums GCC keeps in memory for AVX2: 8 times
-      // slower.
-      double sum[kColumns][kLanes] = {};
-      for (int64_t k = 0; k < kTile; ++k) {
-        const double* const x = strip + kLanes * k;
-        for (int q = 0; q < kColumns; ++q) {
-          const double factor = b[kLanes * k + q];
-#pragma omp simd
-          for (int lane = 0; lane < kLanes; ++lane) {
-            sum[q][lane] += x[lane] * factor;
-          }
-        }
-      }
-      for (int64_t q = 0; q < count; ++q) {
-        double* const to = c + stride * (j + q) + kLanes * s;
-#pragma omp simd
-        for (int lane = 0; lane < kLanes; ++lane) {
-          to[lane] -= sum[q][lane];
-        }
+                TargetTile c) {
+  for (int64_t j = 0; j < num_columns; j += kColumnsOfUpdate) {
+    UpdateColumns<kLanes>(left,
+                          right + kStrip * (j / kLanes) + j % kLanes,
+                          is_diagonal ? j / kLanes : 0,
+                          num_strips,
+                          std::min(kColumnsOfUpdate, num_columns - j),
+                          c);
+    c.values += kColumnsOfUpdate * c.column_step;
+  }
+}
+// c -= left right', where right lies in a matrix.
+void UpdateTile(const double* left,
+                const RightFactor& right,
+                int64_t num_strips,
+                int64_t num_columns,
+                TargetTile c) {
+  for (int64_t j = 0; j < num_columns; j += kColumnsOfUpdate) {
+    const int64_t count = std::min(kColumnsOfUpdate, num_columns - j);
+    double packed[kColumnsOfUpdate * kTile] = {};
+    for (int64_t q = 0; q < count; ++q) {
+      const double* const row = right.values + right.row_step * (j + q);
+      for (int64_t k = 0; k < right.depth; ++k) {
+        packed[kColumnsOfUpdate * k + q] = row[right.column_step * k];
       }
     }
+    UpdateColumns<kColumnsOfUpdate>(left, packed, 0, num_strips, count, c);
+    c.values += kColumnsOfUpdate * c.column_step;
   }
 }
 
-// Packs num_rows rows, a multiple of kLanes, and `size` columns of x in strips
-// of rows, each column by column. Columns from `size` on are zero.
-void PackRows(const double* x,
-              int64_t stride,
-              int64_t num_rows,
-              int64_t size,
-              double* packed) {
-  for (int64_t k = 0; k < kTile; ++k) {
-    for (int64_t r = 0; r < num_rows; r += kLanes) {
-      double* const to = packed + kStrip * (r / kLanes) + kLanes * k;
-      if (k < size) {
-        std::copy_n(x + stride * k + r, kLanes, to);
-      } else {
-        std::fill_n(to, kLanes, 0.0);
-      }
-    }
-  }
-}
 // M = L^-1 of a tile of `size` columns, and zeros behind it: M and -M in strips
 // of columns, each row by row.
 struct InverseTile {
@@ -414,8 +453,7 @@ void HostDenseCholesky::UpdateRest(int64_t k) {
                      std::min(kStripsPerTile, NumStrips(n_ - row)),
                      std::min(kTile, n_ - column),
                      i == j,
-                     stride_,
-                     a_ + stride_ * column + row);
+                     {a_ + stride_ * column + row, kLanes, stride_});
         }
       });
 }
@@ -578,13 +616,12 @@ void HostDenseCholesky::InvertPanel(int64_t k) {
   const InverseTile m = MakeInverseTile(tile, stride_, size);
   const int64_t first = k + kTile;
   const int64_t num_tiles = (n_ - first + kTile - 1) / kTile;
-  // Y
+  // Y'
   machine_->context()->ParallelFor(
       num_tiles, 1, [&](int64_t begin, int64_t end) {
         for (int64_t t = begin; t < end; ++t) {
           const int64_t row = first + kTile * t;
-          const int64_t num_rows =
-              kLanes * std::min(kStripsPerTile, NumStrips(n_ - row));
+          const int64_t num_rows = std::min(kTile, n_ - row);
           const double* const l = a_ + stride_ * k + row;
           bool is_zero = true;
           for (int64_t c = 0; c < kTile && is_zero; ++c) {
@@ -594,23 +631,13 @@ void HostDenseCholesky::InvertPanel(int64_t k) {
           if (is_zero) {
             continue;
           }
-          double packed[kTileValues];
-          double y[kTileValues] = {};
-          PackRows(l, stride_, num_rows, kTile, packed);
-          UpdateTile(packed,
-                     m.minus_columns,
-                     num_rows / kLanes,
-                     kTile,
-                     /*is_diagonal=*/false,
-                     kTile,
-                     y);
-          double* const to = panel_.data() + kTileValues * t;
-          for (int64_t c = 0; c < kTile; ++c) {
-            for (int64_t r = 0; r < kTile; ++r) {
-              to[kStrip * (c / kLanes) + kLanes * r + c % kLanes] =
-                  y[kTile * c + r];
-            }
-          }
+          double* const y = panel_.data() + kTileValues * t;
+          std::fill_n(y, kTileValues, 0.0);
+          UpdateTile(m.minus_columns,
+                     {l, 1, stride_, kTile},
+                     kStripsPerTile,
+                     num_rows,
+                     {y, kStrip, kLanes});
         }
       });
   std::vector<int64_t> tiles;  // of Y that are not zero
@@ -619,34 +646,29 @@ void HostDenseCholesky::InvertPanel(int64_t k) {
       tiles.push_back(t);
     }
   }
-  // Z_21 and its transpose.
+  // Z_21' = -Y'Z_22, and its transpose.
+  constexpr int64_t kColumnsAtOnce = 32;
   machine_->context()->ParallelFor(
-      NumStrips(n_ - first), kStripsAtOnce, [&](int64_t begin, int64_t end) {
-        const int64_t row = first + kLanes * begin;
-        const int64_t num_rows = kLanes * (end - begin);
-        double packed[kStripsAtOnce * kStrip];
-        double z[kStripsAtOnce * kStrip] = {};
+      n_ - first, kColumnsAtOnce, [&](int64_t begin, int64_t end) {
+        const int64_t column = first + begin;
+        double z[kTile * kColumnsAtOnce] = {};
         for (const int64_t t : tiles) {
-          const int64_t column = first + kTile * t;
-          PackRows(a_ + stride_ * column + row,
-                   stride_,
-                   num_rows,
-                   std::min(kTile, n_ - column),
-                   packed);
-          UpdateTile(packed,
-                     panel_.data() + kTileValues * t,
+          const int64_t row = first + kTile * t;
+          UpdateTile(panel_.data() + kTileValues * t,
+                     {a_ + stride_ * column + row,
+                      stride_,
+                      1,
+                      std::min(kTile, n_ - row)},
+                     kStripsPerTile,
                      end - begin,
-                     kTile,
-                     /*is_diagonal=*/false,
-                     num_rows,
-                     z);
+                     {z, kLanes, kTile});
         }
-        for (int64_t c = 0; c < kTile; ++c) {
-          std::copy_n(z + num_rows * c, num_rows, a_ + stride_ * (k + c) + row);
+        for (int64_t c = 0; c < end - begin; ++c) {
+          std::copy_n(z + kTile * c, kTile, a_ + stride_ * (column + c) + k);
         }
-        for (int64_t r = 0; r < std::min(num_rows, n_ - row); ++r) {
-          for (int64_t c = 0; c < kTile; ++c) {
-            a_[stride_ * (row + r) + k + c] = z[num_rows * c + r];
+        for (int64_t r = 0; r < kTile; ++r) {
+          for (int64_t c = 0; c < end - begin; ++c) {
+            a_[stride_ * (k + r) + column + c] = z[kTile * c + r];
           }
         }
       });
@@ -660,25 +682,22 @@ void HostDenseCholesky::InvertPanel(int64_t k) {
           for (int64_t c = 0; c < num_columns; ++c) {
             std::fill_n(z + stride_ * c, kLanes * num_strips, 0.0);
           }
-          const auto subtract = [&](const double* left, const double* right) {
-            UpdateTile(left,
-                       right,
+          UpdateTile(m.columns + kStrip * s,
+                     m.minus_columns + kStrip * s,
+                     num_strips,
+                     num_columns,
+                     /*is_diagonal=*/false,
+                     {z, kLanes, stride_});
+          for (const int64_t t : tiles) {
+            const int64_t row = first + kTile * t;
+            UpdateTile(panel_.data() + kTileValues * t + kStrip * s,
+                       {a_ + stride_ * (k + kLanes * s) + row,
+                        stride_,
+                        1,
+                        std::min(kTile, n_ - row)},
                        num_strips,
                        num_columns,
-                       /*is_diagonal=*/false,
-                       stride_,
-                       z);
-          };
-          subtract(m.columns + kStrip * s, m.minus_columns + kStrip * s);
-          for (const int64_t t : tiles) {
-            const int64_t column = first + kTile * t;
-            double right[kStrip];
-            PackRows(a_ + stride_ * column + k + kLanes * s,
-                     stride_,
-                     kLanes,
-                     std::min(kTile, n_ - column),
-                     right);
-            subtract(panel_.data() + kTileValues * t + kStrip * s, right);
+                       {z, kLanes, stride_});
           }
           for (int64_t c = 0; c < num_columns; ++c) {
             for (int64_t r = c + 1; r < size - kLanes * s; ++r) {

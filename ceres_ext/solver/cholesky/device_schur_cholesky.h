@@ -121,6 +121,12 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     is_inverted_ = true;
     return dense_.Invert();
   }
+  // Memory of Invert until it is done.
+  int64_t inversion_bytes() const {
+    return size_.is_sparse
+               ? 0
+               : kernels::CudaDenseCholesky::InversionBytes(num_unknowns_);
+  }
   // Null where Invert was not called.
   SchurInverse inverse() const {
     return is_inverted_
@@ -182,6 +188,9 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     int64_t of_factor = 0;
     CERES_EXT_RETURN_IF_ERROR(
         dense_.ForecastBytes(n, of_cholesky, machine_, &of_factor));
+    if (options.wants_columns) {
+      of_factor += kernels::CudaDenseCholesky::InversionBytes(n);
+    }
     const int64_t of_matrix = kDouble * stride * n;
     CERES_EXT_RETURN_IF_ERROR(CheckRoom(of_matrix, of_factor));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));

@@ -117,6 +117,8 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
     is_inverted_ = true;
     return {};
   }
+  // Memory of Invert until it is done.
+  int64_t inversion_bytes() const { return 0; }
   // Null where Invert was not called.
   SchurInverse inverse() const {
     return is_inverted_

@@ -67,6 +67,7 @@ class NoSchurCholesky {
   bool NeedsWork() const { return false; }
   bool ShouldInvert(int64_t /*num_blocks*/) const { return false; }
   kernels::Status Invert() { return {}; }
+  int64_t inversion_bytes() const { return 0; }
   SchurInverse inverse() const { return {}; }
   const ExplicitSchur<Machine>& schur() const { return schur_; }
   ExplicitSchur<Machine>* mutable_schur() { return &schur_; }
