@@ -112,7 +112,8 @@ class FieldLines {
 
  private:
   static bool Parse(std::string_view field, double least, double* value) {
-    return bal::ParseNumber(field.data(), field.data() + field.size(), value) ==
+    return !field.empty() &&
+           bal::ParseNumber(field.data(), field.data() + field.size(), value) ==
                field.data() + field.size() &&
            std::isfinite(*value) && *value >= least;
   }

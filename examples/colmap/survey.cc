@@ -160,8 +160,9 @@ bool Intersect(const Model& model,
     ++num_rays;
   }
   const Eigen::SelfAdjointEigenSolver<Matrix3d> eigen(normal);
-  // The square of an angle between rays, 0.01 radians.
-  constexpr double kParallel = 1e-4;
+  // Rays at an angle of a radians have a ratio of a^2 / 4: here 0.0006 radians,
+  // a pixel of many cameras.
+  constexpr double kParallel = 1e-7;
   if (num_rays < 2 ||
       !(eigen.eigenvalues()(0) > kParallel * eigen.eigenvalues()(2))) {
     return false;
@@ -769,6 +770,9 @@ std::vector<std::pair<const double*, const double*>> Survey::CovariancePairs(
       pairs.emplace(point.xyz, point.xyz);
       continue;
     }
+    if (!point.has_result()) {
+      continue;
+    }
     const CheckPointFunction function(model, point, options.split_pose);
     const auto& blocks = function.blocks();
     for (size_t i = 0; i < blocks.size(); ++i) {
@@ -793,6 +797,9 @@ bool Survey::SetStandardDeviations(const ProblemOptions& options,
   };
   for (SurveyItem& point : points_) {
     Matrix3d matrix;
+    if (!point.has_result()) {
+      continue;
+    }
     if (!point.surveyed.is_check) {
       if (!covariance.GetCovarianceBlock(point.xyz, point.xyz, matrix.data())) {
         return false;

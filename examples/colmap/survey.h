@@ -21,6 +21,7 @@
 #ifndef EXAMPLES_COLMAP_SURVEY_H_
 #define EXAMPLES_COLMAP_SURVEY_H_
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -74,6 +75,8 @@ struct SurveyItem {
   int32_t image = -1;
 
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  // False for a check point whose measurements do not intersect.
+  bool has_result() const { return std::isfinite(xyz[0]); }
   bool is_fixed() const {
     return surveyed.sigma[0] == 0.0 && surveyed.sigma[1] == 0.0 &&
            surveyed.sigma[2] == 0.0;
@@ -126,8 +129,8 @@ class Survey {
       const ProblemOptions& options,
       const Model& model,
       const ceres::Problem& problem) const;
-  // std_dev of all items. For check points the errors of cameras and of their
-  // own measurements. False if a block is missing.
+  // std_dev of all items that have a result. For check points the errors of
+  // cameras and of their own measurements. False if a block is missing.
   bool SetStandardDeviations(const ProblemOptions& options,
                              const Model& model,
                              const Covariance& covariance);

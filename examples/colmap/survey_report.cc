@@ -20,7 +20,7 @@ using bal::EscapeText;
 using bal::HtmlTable;
 using Json = nlohmann::ordered_json;
 
-// Items of one kind and role.
+// Items of one kind and role that have a result.
 struct Group {
   std::string name;  // "control points"
   std::vector<const SurveyItem*> items;
@@ -45,7 +45,7 @@ std::vector<Group> Groups(const Survey& survey) {
       Group group;
       group.name = std::string(is_check ? "check " : "control ") + kind;
       for (const SurveyItem& item : *items) {
-        if (item.surveyed.is_check == is_check) {
+        if (item.surveyed.is_check == is_check && item.has_result()) {
           group.items.push_back(&item);
         }
       }
@@ -102,7 +102,12 @@ std::string SurveyText(const Survey& survey) {
   for (const SurveyItem& point : survey.points()) {
     text << (point.surveyed.is_check ? "Check point " : "Control point ")
          << point.surveyed.id << ", " << point.measurements.size()
-         << " images: adjusted minus given";
+         << " images: ";
+    if (!point.has_result()) {
+      text << "the measurements do not intersect\n";
+      continue;
+    }
+    text << "adjusted minus given";
     for (int i = 0; i < 3; ++i) {
       text << (i == 0 ? " " : ", ") << Difference(point, i);
     }
@@ -115,7 +120,7 @@ std::string SurveyText(const Survey& survey) {
     text << "; RMS " << point.rms_in_pixels << " pixels\n";
   }
   for (const Group& group : Groups(survey)) {
-    text << "RMS of " << group.items.size() << " " << group.name << ": X "
+    text << "RMS of " << group.name << " (" << group.items.size() << "): X "
          << group.rms[0] << ", Y " << group.rms[1] << ", Z " << group.rms[2]
          << ", 3D " << group.rms[3] << "\n";
   }
