@@ -85,8 +85,8 @@ struct CovarianceFound {
   // -1 if there is none or it was not computed.
   double smallest_eigenvalue = -1.0;
   int64_t num_pcg_iterations = 0;
-  // Of a device, with a factor: the most that was held, and its forecast before
-  // the factorisation.
+  // Peak bytes of a device that has a factor, and their forecast before the
+  // factorisation.
   int64_t memory_bytes = 0;
   int64_t memory_forecast_bytes = 0;
   double evaluation_seconds = 0.0;

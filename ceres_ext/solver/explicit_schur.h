@@ -336,7 +336,7 @@ class ExplicitSchur {
   static constexpr bool kIsHost =
       std::is_base_of_v<kernels::HostMachine, Machine>;
 
-  // Of W, with row_pairs_.
+  // Values of W, with row_pairs_.
   int64_t NumRowPairValues() const {
     return row_pairs_.index->num_observations *
            blocks_.e[row_pairs_.e_family].size *

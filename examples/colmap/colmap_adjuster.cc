@@ -81,7 +81,7 @@ DEFINE_string(positions, "",
               "Positions of cameras, lines of IMAGE X Y Z SIGMA.");
 DEFINE_string(georeference, "auto",
               "Brings the model into the frame of --gcp and --positions by a "
-              "similarity: auto (if it is not there), always, never.");
+              "similarity: auto (unless it is near), always, never.");
 DEFINE_bool(skip_missing_images, false,
             "Ignore lines of --gcp_observations and --positions whose images "
             "the model does not have.");

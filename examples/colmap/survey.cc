@@ -284,6 +284,7 @@ class CheckPointFunction final : public ceres::CostFunction {
         derivatives.emplace_back(2, costs_[i]->parameter_block_sizes()[k]);
       }
       std::vector<double*> pointers;
+      pointers.reserve(derivatives.size());
       for (RowMajor& derivative : derivatives) {
         pointers.push_back(derivative.data());
       }

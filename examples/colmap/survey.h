@@ -63,7 +63,7 @@ struct SurveyItem {
   // Standard deviations of xyz, where there is a covariance.
   double std_dev[3] = {kNone, kNone, kNone};
 
-  // Of a point.
+  // If it is a point: its measurements, and the RMS of their errors.
   struct Measurement {
     int32_t image;  // index into Model::images
     double xy[2];
@@ -71,7 +71,7 @@ struct SurveyItem {
   };
   std::vector<Measurement> measurements;
   double rms_in_pixels = kNone;
-  // Of a position.
+  // If it is a position: an index into Model::images.
   int32_t image = -1;
 
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();

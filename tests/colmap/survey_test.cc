@@ -395,7 +395,6 @@ TEST(Survey, RecoversTheFrameOfTheMap) {
         const double spread = std::sqrt(2.0 / (of.count() / 3.0));
         EXPECT_NEAR(of.mean(), 1.0, 4.0 * spread);
       }
-      // Positions, of a survey of the same model.
     }
     // The origin costs some nanometres.
     const size_t half = differences.size() / 2;
@@ -659,7 +658,7 @@ TEST(Survey, NamesWhatDoesNotFitTheModel) {
   std::string error;
   ASSERT_TRUE(survey.Read(files, {}, model, &error)) << error;
   EXPECT_EQ(survey.points()[0].measurements.size(), 1u);
-  // One control point in one image is no frame.
+  // One control point in one image does not determine a frame.
   EXPECT_FALSE(survey.Georeference(GEOREFERENCE_AUTO, &model, &error));
   EXPECT_THAT(error,
               HasSubstr("found 0 control points in two images and 0 control "

@@ -114,7 +114,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     return sparse_.SolveColumns(num_columns, work, x);
   }
   bool NeedsWork() const { return size_.is_sparse || is_inverted_; }
-  // Whether Invert is faster, or as fast, for that many blocks of S^-1.
+  // True if Invert is at least as fast for that many blocks of S^-1.
   bool ShouldInvert(int64_t /*num_blocks*/) const { return !size_.is_sparse; }
   // S^-1 replaces a dense factor, until S is factorised again.
   kernels::Status Invert() {

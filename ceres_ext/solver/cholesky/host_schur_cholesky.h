@@ -106,8 +106,8 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
     return {};
   }
   bool NeedsWork() const { return sparse_ != nullptr; }
-  // Blocks of S^-1 that are wanted, of some 8 columns each: inverting all of S
-  // takes 2/3 n^3 flops, solving for a column 2 n^2.
+  // True if Invert is at least as fast for that many blocks of S^-1, of some 8
+  // columns each. It takes 2/3 n^3 flops, solving for a column 2 n^2.
   bool ShouldInvert(int64_t num_blocks) const {
     return sparse_ == nullptr && 24 * num_blocks >= num_unknowns_;
   }
