@@ -510,7 +510,7 @@ TEST_F(ColmapAdjusterTest, PositionsGiveTheFrame) {
   EXPECT_EQ(survey["rms"]["check_positions"]["count"], 1);
   EXPECT_THAT(bal::ReadBytes(Path("r.html")), HasSubstr("<h2>Survey</h2>"));
 
-  // Now it is there, to the bit for constant blocks or not.
+  // The result is in the frame.
   const Outcome again =
       Adjust(Paths("output", "again") + flags + "--max_num_iterations=0");
   EXPECT_EQ(again.code, 0) << again.err;
@@ -521,14 +521,15 @@ TEST_F(ColmapAdjusterTest, PositionsGiveTheFrame) {
                 2,
                 "colmap_adjuster: --gcp and --gcp_observations: expected both, "
                 "found one");
-  ExpectFailure(paths + flags + "--georeference=maybe",
-                1,
-                "colmap_adjuster: --georeference: expected auto, always or "
-                "never, found 'maybe'");
+  ExpectFailure(
+      paths + flags + "--georeference=maybe",
+      1,
+      "colmap_adjuster: --georeference: expected one of auto, always, "
+      "never, found 'maybe'");
   ExpectFailure(paths + "--positions=/no/such/file",
                 2,
                 "colmap_adjuster: /no/such/file: expected a readable file, "
-                "found no file");
+                "found No such file or directory");
   const Outcome overwrites =
       Adjust(paths + flags + "--report_json='" + positions + "'");
   EXPECT_EQ(overwrites.code, 1);
