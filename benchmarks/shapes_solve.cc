@@ -246,7 +246,7 @@ int Run() {
                                  flags,
                                  {},
                                  summary,
-                                 ""),
+                                 {}),
             &error)) {
       std::fprintf(stderr, "%s\n", error.c_str());
       return 4;

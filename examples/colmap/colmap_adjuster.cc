@@ -33,6 +33,8 @@
 #include "examples/colmap/colmap_covariance.h"
 #include "examples/colmap/colmap_origin.h"
 #include "examples/colmap/colmap_problem.h"
+#include "examples/colmap/survey.h"
+#include "examples/colmap/survey_report.h"
 #include "gflags/gflags.h"
 #include "problem_io/bal_writer.h"
 #include "problem_io/colmap_model.h"
@@ -77,6 +79,20 @@ DEFINE_string(origin, "auto",
               "scene, if that is far from zero: more than 20 times the scene's "
               "extent), none (zero), or X,Y,Z. Files keep their coordinates.");
 
+DEFINE_string(gcp, "",
+              "Control and check points, lines of ID X Y Z SIGMA; 'Survey' in "
+              "docs/programs.md has the formats of this and the next two.");
+DEFINE_string(gcp_observations, "",
+              "Measurements of the points of --gcp, lines of ID IMAGE x y.");
+DEFINE_string(positions, "",
+              "Positions of cameras, lines of IMAGE X Y Z SIGMA.");
+DEFINE_string(georeference, "auto",
+              "Brings the model into the frame of --gcp and --positions by a "
+              "similarity: auto (unless it is near), always, never.");
+DEFINE_bool(skip_missing_images, false,
+            "Ignore lines of --gcp_observations and --positions whose images "
+            "the model does not have.");
+
 DEFINE_string(covariance_gauge, "inner",
               "Gauge of --covariance: inner (inner constraints), "
               "as_solved (relative to the constants of the solve: the pose of "
@@ -104,7 +120,8 @@ report.
 Exit codes:
   0  the solution is usable
   1  a flag is unknown or has a value that is not accepted
-  2  the model could not be read
+  2  the model, --gcp, --gcp_observations or --positions could not be read, or
+     these do not fit the model
   3  the solve failed (the report or a message says why), or --covariance did
   4  an output could not be written; the others are
   5  SIGINT, SIGTERM or SIGHUP ended the solve early; the solution so far is
@@ -127,6 +144,12 @@ bal::AdjusterProgram Program() {
         "loss_function_scale",
         "split_pose",
         "origin"}},
+      {"Survey",
+       {"gcp",
+        "gcp_observations",
+        "positions",
+        "georeference",
+        "skip_missing_images"}},
       {"Output", {"output_path", "output_type", "covariance_gauge"}},
       {"Solver", {}},
       {"Linear solver", {}},
@@ -160,6 +183,7 @@ struct AdjusterOptions {
   ceres_ext::Options ext;
   OutputType output_type = OUTPUT_AS_INPUT;
   CovarianceGauge covariance_gauge = COVARIANCE_GAUGE_INNER;
+  GeoreferenceMode georeference = GEOREFERENCE_AUTO;
 };
 
 bool ParseOrigin(AdjusterOptions* options, std::string* error) {
@@ -239,6 +263,13 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
               {"as_solved", COVARIANCE_GAUGE_AS_GIVEN}},
              &options->covariance_gauge,
              error) &&
+         bal::ParseEnum<GeoreferenceMode>("georeference",
+                                          FLAGS_georeference,
+                                          {{"auto", GEOREFERENCE_AUTO},
+                                           {"always", GEOREFERENCE_ALWAYS},
+                                           {"never", GEOREFERENCE_NEVER}},
+                                          &options->georeference,
+                                          error) &&
          ParseOrigin(options, error) &&
          bal::SolverOptionsFromFlags(&options->solver, &options->ext, error) &&
          options->solver.IsValid(error);
@@ -277,6 +308,14 @@ ExitCode CheckOutputs(const std::vector<std::string>& inputs,
   for (const std::string& path : inputs) {
     input_files.push_back({"input_path", path});
   }
+  for (const auto& [flag, path] :
+       {std::pair("gcp", FLAGS_gcp),
+        std::pair("gcp_observations", FLAGS_gcp_observations),
+        std::pair("positions", FLAGS_positions)}) {
+    if (!path.empty()) {
+      input_files.push_back({flag, path});
+    }
+  }
   if (!bal::CheckDistinct(outputs, input_files, error)) {
     return bal::EXIT_USAGE;
   }
@@ -294,6 +333,7 @@ ExitCode CheckOutputs(const std::vector<std::string>& inputs,
 bool FindCovariance(const AdjusterOptions& options,
                     const double* origin,
                     Model* model,
+                    Survey* survey,
                     bal::CovarianceReport* report,
                     std::string* error) {
   CovarianceOptions covariance;
@@ -302,9 +342,10 @@ bool FindCovariance(const AdjusterOptions& options,
   covariance.scale = bal::CovarianceScaleFromFlags();
   covariance.ext = options.ext;
   ProblemOptions problem = options.problem;
-  problem.fix_gauge = options.covariance_gauge != COVARIANCE_GAUGE_INNER;
+  problem.fix_gauge =
+      problem.fix_gauge && options.covariance_gauge != COVARIANCE_GAUGE_INNER;
   return ComputeModelCovariance(
-      covariance, problem, origin, model, report, error);
+      covariance, problem, origin, model, survey, report, error);
 }
 
 ExitCode Run() {
@@ -333,6 +374,24 @@ ExitCode Run() {
   }
   const std::vector<Camera> start_cameras = model.cameras;
   const std::vector<std::string> inputs = ModelFiles(FLAGS_input_path, model);
+  Survey survey;
+  if (!survey.Read({FLAGS_gcp,
+                    FLAGS_gcp_observations,
+                    FLAGS_positions,
+                    FLAGS_skip_missing_images},
+                   options.problem,
+                   model,
+                   &error) ||
+      !survey.Georeference(options.georeference, &model, &error)) {
+    return Fail(bal::EXIT_INPUT, error);
+  }
+  if (!survey.is_empty() && HasOtherSensors(model)) {
+    return Fail(bal::EXIT_USAGE,
+                "--gcp, --positions: expected a model without rigs of several "
+                "sensors, found " +
+                    FLAGS_input_path);
+  }
+  options.problem.fix_gauge = !survey.has_control();
   if (options.output_type != OUTPUT_AS_INPUT) {
     model.format =
         options.output_type == OUTPUT_BINARY ? MODEL_BINARY : MODEL_TEXT;
@@ -363,21 +422,25 @@ ExitCode Run() {
               << bal::NumberText(options.origin[2]) << " (--origin)"
               << std::endl;
   }
-  const auto build = [&options](Model* of, ceres::Problem* problem) {
+  survey.SetStart(moved.has_value() ? options.origin : nullptr, model);
+  const auto build = [&options](
+                         Model* of, Survey* control, ceres::Problem* problem) {
     BuildProblem(options.problem, of, problem);
-    OrderPointsFirst(*problem, *of, &options.solver);
+    control->AddTo(options.problem, of, problem);
+    OrderPointsFirst(*problem, *of, control->ControlBlocks(), &options.solver);
   };
   if (FLAGS_warm_up) {
     Model same = model;
+    Survey same_survey = survey;
     ceres::Problem problem;
-    build(&same, &problem);
+    build(&same, &same_survey, &problem);
     bal::WarmUp(options.ext);
     ceres_ext::Summary ignored;
     Solve(options.solver, options.ext, &problem, &ignored);
     start = std::chrono::steady_clock::now();
   }
   ceres::Problem problem;
-  build(&model, &problem);
+  build(&model, &survey, &problem);
   times.build_in_seconds = bal::SecondsSince(start);
   bal::InterruptCallback interrupt;
   options.solver.callbacks.push_back(&interrupt);
@@ -395,11 +458,13 @@ ExitCode Run() {
   if (summary.IsSolutionUsable()) {
     SetPosesOfSensors(&model);
     UpdateErrors(&model);
+    survey.SetResult(model);
     if (!FLAGS_covariance.empty()) {
       has_covariance =
           FindCovariance(options,
                          moved.has_value() ? options.origin : nullptr,
                          &model,
+                         survey.is_empty() ? nullptr : &survey,
                          &covariance,
                          &error);
       if (!has_covariance) {
@@ -416,6 +481,7 @@ ExitCode Run() {
       check_written(
           bal::WriteCovarianceFile(FLAGS_covariance, covariance, &error));
     }
+    std::cout << SurveyText(survey);
     if (!FLAGS_final_ply.empty()) {
       check_written(
           WritePly(FLAGS_final_ply,
@@ -435,15 +501,22 @@ ExitCode Run() {
        {"num_points", size(model.points)},
        {"num_observations", size(model.track_elements)},
        {"num_runaway_focal_lengths", size(runaways)}}};
+  const bool has_survey = summary.IsSolutionUsable() && !survey.is_empty();
   if (!FLAGS_report_json.empty()) {
+    std::vector<std::pair<std::string, std::string>> parts;
+    if (has_covariance) {
+      parts.emplace_back("covariance", bal::CovarianceJson(covariance));
+    }
+    if (has_survey) {
+      parts.emplace_back("survey", SurveyJson(survey));
+    }
     check_written(bal::WriteTextFile(
         FLAGS_report_json,
-        bal::SolveReportJson(
-            reported,
-            bal::FlagValues(Program().flag_groups),
-            times,
-            summary,
-            has_covariance ? bal::CovarianceJson(covariance) : ""),
+        bal::SolveReportJson(reported,
+                             bal::FlagValues(Program().flag_groups),
+                             times,
+                             summary,
+                             parts),
         &error));
   }
   if (!FLAGS_report_html.empty()) {
@@ -453,7 +526,8 @@ ExitCode Run() {
             reported,
             times,
             summary,
-            has_covariance ? bal::CovarianceSection(covariance) : ""),
+            (has_survey ? SurveySection(survey) : "") +
+                (has_covariance ? bal::CovarianceSection(covariance) : "")),
         &error));
   }
   check_written(bal::FlushStandardOutput(&error));

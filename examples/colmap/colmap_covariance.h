@@ -10,6 +10,7 @@
 #include "ceres_ext/covariance.h"
 #include "examples/bal/covariance_file.h"
 #include "examples/colmap/colmap_problem.h"
+#include "examples/colmap/survey.h"
 #include "problem_io/colmap_model.h"
 
 namespace ceres_ext::colmap {
@@ -23,6 +24,9 @@ namespace ceres_ext::colmap {
 //   points          3 x 3
 //   cameras_MODEL   of the parameters, an array each camera model
 //
+// If `survey` is not null, its control is in the problem, and its standard
+// deviations are set.
+//
 // origin: the origin of *model's coordinates in those of its file; null: zero.
 // "images" are in the file's coordinates. Positions are not set. False with
 // *error.
@@ -30,6 +34,7 @@ bool ComputeModelCovariance(const CovarianceOptions& options,
                             const ProblemOptions& problem_options,
                             const double* origin,
                             Model* model,
+                            Survey* survey,
                             bal::CovarianceReport* report,
                             std::string* error);
 

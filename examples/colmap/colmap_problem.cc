@@ -450,6 +450,7 @@ void BuildProblem(const ProblemOptions& options,
 
 void OrderPointsFirst(const ceres::Problem& problem,
                       const Model& model,
+                      const std::vector<double*>& control,
                       ceres::Solver::Options* options) {
   // With more points images do not see most of them, and an ordering takes a
   // second per million points.
@@ -461,7 +462,7 @@ void OrderPointsFirst(const ceres::Problem& problem,
   auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
   std::vector<double*> blocks;
   problem.GetParameterBlocks(&blocks);
-  std::set<const double*> points;
+  std::set<const double*> points(control.begin(), control.end());
   for (const Point3D& point : model.points) {
     points.insert(point.xyz);
   }

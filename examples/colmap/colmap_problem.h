@@ -98,9 +98,10 @@ void BuildProblem(const ProblemOptions& options,
 
 // Sets an ordering of *options that eliminates the points, if that may differ
 // from Ceres's: if images see most of the points, Ceres eliminates some images
-// and keeps points.
+// and keeps points. control: points of the problem beside those of the model.
 void OrderPointsFirst(const ceres::Problem& problem,
                       const Model& model,
+                      const std::vector<double*>& control,
                       ceres::Solver::Options* options);
 
 // True if an image is of another sensor than the reference of its rig.

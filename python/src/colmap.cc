@@ -422,7 +422,7 @@ nb::tuple AdjustModel(ColmapModel* model,
     }
     ceres::Problem problem;
     colmap::BuildProblem(problem_options, &m, &problem, selection);
-    colmap::OrderPointsFirst(problem, m, &options);
+    colmap::OrderPointsFirst(problem, m, /*control=*/{}, &options);
     Solve(options, options, &problem, &summary);
     colmap::SetPosesOfSensors(&m);
     if (moved.has_value()) {
