@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The folders of the CUDA libraries that exact steps on a device need: cuSOLVER,
-// cuBLAS, and cuDSS with NVRTC.
+// The folders of the CUDA libraries that exact steps on a device need:
+// cuSOLVER, cuBLAS, and cuDSS with NVRTC.
 
 #ifndef CERES_EXT_CUDA_LIBRARIES_H_
 #define CERES_EXT_CUDA_LIBRARIES_H_
