@@ -29,6 +29,9 @@ untyped = re.compile(r"\*\*values(: object)?(?=[,)])")
 if len(types) < 40 or not untyped.search(text):
     sys.exit(f"{names}: expected SolverOptions and functions with **values")
 text = untyped.sub("**values: typing_extensions.Unpack[OptionValues]", text)
+# For mypy --strict.
+text = re.sub(r"(?<=[>:] )tuple(?=[:,)])", "tuple[typing.Any, ...]", text)
+text = re.sub(r"(?<=[>:] )dict(?=[:,)])", "dict[str, typing.Any]", text)
 # Before the other imports.
 text = re.sub(
     r"^(?=from |import )",
@@ -40,7 +43,7 @@ text = re.sub(
 lines = [f"    {name}: {type}" for name, type in types.items()]
 with open(output, "w") as file:
     file.write(
-        f"{text}\nclass OptionValues(typing.TypedDict, total=False):\n"
+        f"{text}\n__version__: str\n\n\nclass OptionValues(typing.TypedDict, total=False):\n"
         + '    """Attributes of SolverOptions by name."""\n\n'
         + "\n".join(lines)
         + "\n"

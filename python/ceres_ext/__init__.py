@@ -168,7 +168,8 @@ def ProductManifold(
     """A quaternion w, x, y, z and the values after it, as a camera of 10 values
     has them: with a SubsetManifold some of these are constant."""
     manifold = _product_manifold(first, second)
-    manifold._maker = (ProductManifold, (first, second))
+    # It is pickled by this.
+    setattr(manifold, "_maker", (ProductManifold, (first, second)))
     return manifold
 
 

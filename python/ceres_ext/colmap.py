@@ -11,7 +11,10 @@ refines the reconstruction as pycolmap.bundle_adjustment does. Without pycolmap:
     ceres_ext.colmap.write(model, "refined")
 """
 
+from __future__ import annotations
+
 import collections.abc
+import importlib
 import os
 import tempfile
 import time
@@ -53,8 +56,13 @@ _Flags = numpy.typing.NDArray[numpy.bool_]
 _LOSSES = ["TRIVIAL", "SOFT_L1", "CAUCHY", "HUBER"]
 _GAUGES = ["UNSPECIFIED", "TWO_CAMS_FROM_WORLD", "THREE_POINTS"]
 
+if typing.TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._ceres_ext import OptionValues
+
 # COLMAP's defaults of ceres::Solver::Options.
-_SOLVER_DEFAULTS: dict[str, object] = {
+_SOLVER_DEFAULTS: OptionValues = {
     "max_num_iterations": 100,
     "max_linear_solver_iterations": 200,
     "max_num_consecutive_invalid_steps": 10,
@@ -203,7 +211,7 @@ def bundle_adjustment(
     fixed_gauge: str | None = None,
     print_summary: bool | None = None,
     callback: collections.abc.Callable[[IterationSummary], object] | None = None,
-    **values: object,
+    **values: Unpack[OptionValues],
 ) -> BundleAdjustmentSummary:
     """Refines poses, cameras and points, as pycolmap.bundle_adjustment does.
 
@@ -374,8 +382,8 @@ def _check_cameras(reconstruction: typing.Any) -> None:
 
 
 def _filter_observations(reconstruction: typing.Any) -> int:
-    import pycolmap
-
+    # By name, so that type checkers do not look for it.
+    pycolmap: typing.Any = importlib.import_module("pycolmap")
     manager = pycolmap.ObservationManager(reconstruction)
     return int(manager.filter_observations_with_negative_depth())
 

@@ -45,11 +45,13 @@ for package in pyceres pycolmap; do
     >"$work/$package.log" 2>&1 || echo "no $package: its tests are skipped"
 done
 "$work/venv/bin/python" "$work/readme.py" "$work/problem.txt" | tee "$work/here.txt"
-# It is found where a virtual environment is moved to.
+(cd "$work" && env CERES_EXT_BUILD="$build" \
+  venv/bin/python -m pytest -q -rs -p no:cacheprovider "$root/python/tests")
+echo "==> where the environment is moved to"
 mv "$work/venv" "$work/moved"
 packages=$(echo "$work"/moved/lib/python3*/site-packages)
-(cd "$work" && env CERES_EXT_BUILD="$build" PYTHONPATH="$packages" \
-  python3 -m pytest -q -rs -p no:cacheprovider "$root/python/tests")
+PYTHONPATH="$packages" python3 "$work/readme.py" "$work/problem.txt" |
+  cmp - "$work/here.txt"
 
 if ((EUID != 0)) || ! command -v debootstrap >/dev/null; then
   echo "skipped: Debian 13, which needs root and debootstrap"
