@@ -18,7 +18,8 @@ rm -rf --one-file-system "$work"
 mkdir -p "$work/wheels"
 work=$(cd "$work" && pwd)
 
-# The Python of README.md, between what it takes for granted and a check.
+# The Python of README.md, between what it takes for granted and a check. Its last
+# line is the cost of the solution, the same bits everywhere.
 {
   cat <<'PYTHON'
 import sys
@@ -44,13 +45,14 @@ for package in pyceres pycolmap; do
   "$work/venv/bin/pip" install --quiet --only-binary :all: "$package" \
     >"$work/$package.log" 2>&1 || echo "no $package: its tests are skipped"
 done
-"$work/venv/bin/python" "$work/readme.py" "$work/problem.txt" | tee "$work/here.txt"
+"$work/venv/bin/python" "$work/readme.py" "$work/problem.txt" | tail -n 1 |
+  tee "$work/here.txt"
 (cd "$work" && env CERES_EXT_BUILD="$build" \
   venv/bin/python -m pytest -q -rs -p no:cacheprovider "$root/python/tests")
 echo "==> where the environment is moved to"
 mv "$work/venv" "$work/moved"
 packages=$(echo "$work"/moved/lib/python3*/site-packages)
-PYTHONPATH="$packages" python3 "$work/readme.py" "$work/problem.txt" |
+PYTHONPATH="$packages" python3 "$work/readme.py" "$work/problem.txt" | tail -n 1 |
   cmp - "$work/here.txt"
 
 if ((EUID != 0)) || ! command -v debootstrap >/dev/null; then
@@ -80,6 +82,6 @@ python3 -m pip install --quiet --no-index --find-links /tmp --break-system-packa
   --root-user-action=ignore ceres_ext
 python3 /tmp/readme.py /tmp/problem.txt
 RUN
-chroot "$debian" sh /tmp/run.sh | tee "$work/debian.txt"
-cmp "$work/here.txt" "$work/debian.txt"
+chroot "$debian" sh /tmp/run.sh >"$work/debian.txt"
+tail -n 1 "$work/debian.txt" | cmp - "$work/here.txt"
 rm -rf --one-file-system "$work"
