@@ -82,6 +82,9 @@ python3 -m pip install --quiet --no-index --find-links /tmp --break-system-packa
   --root-user-action=ignore ceres_ext
 python3 /tmp/readme.py /tmp/problem.txt
 RUN
-chroot "$debian" sh /tmp/run.sh >"$work/debian.txt"
+chroot "$debian" sh /tmp/run.sh >"$work/debian.txt" 2>&1 || {
+  tail -n 20 "$work/debian.txt"
+  exit 1
+}
 tail -n 1 "$work/debian.txt" | cmp - "$work/here.txt"
 rm -rf --one-file-system "$work"
