@@ -131,7 +131,8 @@ std::vector<std::string> CudaLibraryFiles(const std::string& name,
   const std::string file =
       "lib" + name + ".so." + std::to_string(major_version);
   std::vector<std::string> files;
-  if (void* const loaded = dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
+  void* const loaded = dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (loaded != nullptr) {
     files.push_back(file);
     dlclose(loaded);
   }
@@ -145,7 +146,9 @@ std::vector<std::string> CudaLibraryFiles(const std::string& name,
       }
     }
   }
-  files.push_back(file);
+  if (loaded == nullptr) {
+    files.push_back(file);
+  }
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
     const char* const home = std::getenv(variable);
     if (home != nullptr && home[0] != '\0') {
