@@ -144,7 +144,7 @@ std::string FaultOf(Door solve,
                     const Scarcity& threads) {
   FaultOfOne(solve, allocations, threads);
   const std::string fault = FaultOfOne(solve, allocations, threads);
-  // The C library keeps memory of as many threads as ever ran at once, which
+  // The C library keeps memory of the most threads that ran at once, which
   // depends on their timing. A leak comes again.
   return fault == "leaked" ? FaultOfOne(solve, allocations, threads) : fault;
 }
