@@ -62,7 +62,10 @@ fi
 echo "==> a minimal Debian 13"
 "$work/moved/bin/python" -m pip download --quiet --dest "$work/wheels" \
   --only-binary :all: --python-version 3.13 --platform manylinux_2_28_x86_64 "$wheel"
-debian="$work/debian"
+# debootstrap takes no folder with spaces.
+debian=$(mktemp -d /tmp/ceres_ext_debian.XXXXXX)
+trap 'rm -rf --one-file-system "$debian"' EXIT
+chmod 755 "$debian"
 # shellcheck disable=SC2016
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null |
   grep -m 1 -E '^https?://[^ ]*/debian/?$' || echo http://deb.debian.org/debian)
