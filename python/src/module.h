@@ -37,28 +37,6 @@ inline std::string TypeOf(nanobind::handle object) {
   return Str(nanobind::type_name(object.type()));
 }
 
-// Remembers what an object is made of: `maker` is called with `arguments`.
-inline void RememberMaker(nanobind::handle object,
-                          nanobind::handle maker,
-                          nanobind::tuple arguments) {
-  nanobind::setattr(object, "_maker", nanobind::make_tuple(maker, arguments));
-}
-// The maker and the arguments; its type without arguments if there are none.
-inline nanobind::tuple MakerOf(nanobind::handle object) {
-  return nanobind::hasattr(object, "_maker")
-             ? nanobind::tuple(object.attr("_maker"))
-             : nanobind::make_tuple(object.type(), nanobind::tuple());
-}
-// HuberLoss(1.0)
-inline std::string ReprOfMaker(nanobind::handle object) {
-  const nanobind::tuple maker = MakerOf(object);
-  std::string list;
-  for (const nanobind::handle argument : nanobind::tuple(maker[1])) {
-    list += (list.empty() ? "" : ", ") + Repr(argument);
-  }
-  return Str(maker[0].attr("__name__")) + "(" + list + ")";
-}
-
 // The names of the properties of a type and of those it derives from, without
 // methods.
 nanobind::list PropertiesOf(nanobind::handle type);

@@ -334,7 +334,7 @@ void SolverOptions::Check() const {
   }
 }
 
-void SetOptions(const nb::kwargs& values, SolverOptions* options) {
+void SetOptions(const nb::dict& values, SolverOptions* options) {
   const nb::object object = nb::cast(options, nb::rv_policy::reference);
   for (const auto [name, value] : values) {
     SetOption(object, name, value);
@@ -386,10 +386,7 @@ void AddOptions(nb::module_* module) {
   options.def("__getstate__", &ToDict);
   options.def("__setstate__", [](SolverOptions* self, const nb::dict& values) {
     SolverOptions given;
-    const nb::object object = nb::cast(&given, nb::rv_policy::reference);
-    for (const auto [name, value] : values) {
-      SetOption(object, name, value);
-    }
+    SetOptions(values, &given);
     new (self) SolverOptions(given);
   });
 }

@@ -24,7 +24,7 @@ struct SolverOptions : public ceres::Solver::Options,
 
 // Sets the named options. Throws TypeError for an unknown name and for a value
 // of another type, ValueError for an unknown string.
-void SetOptions(const nanobind::kwargs& values, SolverOptions* options);
+void SetOptions(const nanobind::dict& values, SolverOptions* options);
 
 }  // namespace ceres_ext::python
 

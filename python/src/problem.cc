@@ -37,10 +37,28 @@ T* Unwrap(const std::string& name, nb::handle object, const char* expected) {
   return pointer;
 }
 
-// The arguments with which an object is made.
+// Remembers the arguments with which an object of a loss or manifold is made.
+// ProductManifold of ceres_ext/__init__.py does it too.
 template <typename T, typename... Args>
 void Remember(const nb::pointer_and_handle<T>& self, const Args&... args) {
-  RememberMaker(self.h, self.h.type(), nb::make_tuple(args...));
+  nb::setattr(
+      self.h, "_maker", nb::make_tuple(self.h.type(), nb::make_tuple(args...)));
+}
+// A call that makes the object again: its type without arguments if nothing is
+// remembered.
+nb::tuple MakerOf(nb::handle object) {
+  return nb::hasattr(object, "_maker")
+             ? nb::tuple(object.attr("_maker"))
+             : nb::make_tuple(object.type(), nb::tuple());
+}
+// HuberLoss(1.0)
+std::string ReprOfMaker(nb::handle object) {
+  const nb::tuple maker = MakerOf(object);
+  std::string list;
+  for (const nb::handle argument : nb::tuple(maker[1])) {
+    list += (list.empty() ? "" : ", ") + Repr(argument);
+  }
+  return Str(maker[0].attr("__name__")) + "(" + list + ")";
 }
 
 void AddLosses(nb::module_* module) {
