@@ -101,7 +101,9 @@ Status MachineProblem<Machine>::Setup(bool merge_blocks,
         structure->e[0].size(),
         rows.size(),
         rows.camera_id.data(),
-        rows.point_id.data()};
+        rows.point_id.data(),
+        rows.camera_id.on_device(),
+        rows.point_id.on_device()};
     KeptIndex<Machine>* kept = nullptr;
     if (structure->IsOneBatchOfObservations() && rows.index_hash != 0 &&
         kept_index != nullptr) {

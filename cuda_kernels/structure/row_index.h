@@ -6,7 +6,7 @@
 //   Status status = index.Setup(pairs, {}, &point_order, &machine);
 //   params.index = index.ref();
 //
-// pairs: in host memory. point_order: if the machine renumbers the points so
+// pairs: in host memory, unless they say otherwise. point_order: if the machine renumbers the points so
 // that neighbours are seen by the same cameras, point i of the index is the
 // caller's point point_order[i]; empty if they keep their numbers, which
 // options can request; may be null. Errors: those of ObservationIndex::Build,
