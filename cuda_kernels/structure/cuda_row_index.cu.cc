@@ -10,14 +10,13 @@ Status RowIndex<CudaMachine>::Setup(const ObservationPairs& pairs,
   DeviceBuffer<int32_t> cameras;
   DeviceBuffer<int32_t> points;
   ObservationPairs on_device = pairs;
-  if (!pairs.cameras_on_device) {
+  if (!options.cameras_on_device) {
     CERES_EXT_RETURN_IF_ERROR(
         machine->Upload(pairs.num_observations, pairs.camera, &cameras));
     on_device.camera = cameras.data();
   }
-  CERES_EXT_RETURN_IF_ERROR(
-      machine->Allocate(pairs.num_observations, &points));
-  if (!pairs.points_on_device) {
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(pairs.num_observations, &points));
+  if (!options.points_on_device) {
     CERES_EXT_RETURN_IF_ERROR(
         machine->Upload(pairs.num_observations, pairs.point, points.data()));
     on_device.point = points.data();

@@ -33,9 +33,6 @@ struct ObservationPairs {
   int64_t num_observations = 0;
   const int32_t* camera = nullptr;
   const int32_t* point = nullptr;
-  // Of RowIndex: what is in the memory of the machine instead of the host's.
-  bool cameras_on_device = false;
-  bool points_on_device = false;
 };
 
 // Passed to kernels by value; owns nothing.
