@@ -48,6 +48,12 @@ struct PositionPrior {
   double mean[3];
 };
 
+// True for the nine camera models that shapes_device_forms.cu has.
+template <typename Camera>
+inline constexpr bool kHasDeviceForm =
+    Camera::kModelId <= RadialFisheyeCamera::kModelId&& Camera::kModelId !=
+    FovCamera::kModelId;
+
 // The same with any camera model.
 template <typename Camera>
 struct ModelReprojection {

@@ -108,10 +108,12 @@ int Run() {
   if (kCoefficients == 0) {
     int i = 0;
     ForEachCameraModel([&](auto model) {
-      double* const camera = &cameras[kCameraSize * i++];
-      std::fill_n(camera, decltype(model)::kNumFocalLengths, 1000.0);
-      if (decltype(model)::kNumExtraParams > 0) {
-        camera[decltype(model)::kNumFocalLengths + 2] = -0.05;
+      if constexpr (kHasDeviceForm<decltype(model)>) {
+        double* const camera = &cameras[kCameraSize * i++];
+        std::fill_n(camera, decltype(model)::kNumFocalLengths, 1000.0);
+        if (decltype(model)::kNumExtraParams > 0) {
+          camera[decltype(model)::kNumFocalLengths + 2] = -0.05;
+        }
       }
     });
   } else {
@@ -149,14 +151,16 @@ int Run() {
       if constexpr (kCoefficients == 0) {
         int i = 0;
         ForEachCameraModel([&](auto model) {
-          if (i++ == (first + v) % kNumModels) {
-            AddObservation<ModelReprojection<decltype(model)>>(
-                pose,
-                &cameras[kCameraSize * (i - 1)],
-                point,
-                loss,
-                noise,
-                &problem);
+          if constexpr (kHasDeviceForm<decltype(model)>) {
+            if (i++ == (first + v) % kNumModels) {
+              AddObservation<ModelReprojection<decltype(model)>>(
+                  pose,
+                  &cameras[kCameraSize * (i - 1)],
+                  point,
+                  loss,
+                  noise,
+                  &problem);
+            }
           }
         });
       } else {
@@ -242,7 +246,7 @@ int Run() {
                                  flags,
                                  {},
                                  summary,
-                                 ""),
+                                 {}),
             &error)) {
       std::fprintf(stderr, "%s\n", error.c_str());
       return 4;

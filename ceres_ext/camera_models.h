@@ -16,7 +16,10 @@
 //   pixel = (fx x' + cx, fy y' + cy)
 //
 // False, with nothing computed, where point[2] is below 2^-52 or NaN: at the
-// optical centre and behind it.
+// optical centre and behind it. DIVISION, SIMPLE_DIVISION and EUCM say what
+// they do not project.
+//
+// COLMAP's EQUIRECTANGULAR, which has no focal length, is not here.
 
 #ifndef CERES_EXT_CAMERA_MODELS_H_
 #define CERES_EXT_CAMERA_MODELS_H_
@@ -89,15 +92,37 @@ CERES_HOST_DEVICE void ToEquidistant(T* xy) {
   xy[1] = xy[1] * scale;
 }
 
-// The base class of the models. Model::Distort(k, xy) distorts xy in place by
-// the coefficients.
-template <typename Model, int kNumFocals, int kNumCoefficients>
-struct CameraModel {
-  // Differs from the class if a class derives from the model.
-  using DistortionOf = Model;
+// atan(2 r tan(w / 2)) / (r w) by r^2 and w: 2 tan(w / 2) / w times atan(s) /
+// s. Below w = 0.01 the former is a series, whose first term left out, 31 w^8 /
+// 362880, is below 1e-20. COLMAP's series there has another sign.
+template <typename T>
+CERES_HOST_DEVICE T FovScale(const T& r2, const T& w) {
+  using std::tan;
+  const T w2 = w * w;
+  T slope;
+  if (w2 < 1e-4) {
+    slope =
+        1.0 + w2 * (1.0 / 12.0 + w2 * (1.0 / 120.0 + w2 * (17.0 / 20160.0)));
+  } else {
+    slope = 2.0 * tan(0.5 * w) / w;
+  }
+  return slope * AtanOverR(r2 * (slope * slope * w2));
+}
+
+// Numbers of parameters.
+template <int kNumFocals, int kNumCoefficients>
+struct CameraParams {
   static constexpr int kNumFocalLengths = kNumFocals;
   static constexpr int kNumExtraParams = kNumCoefficients;
   static constexpr int kNumParams = kNumFocals + 2 + kNumCoefficients;
+};
+
+// The base class of most models. Model::Distort(k, xy) distorts xy in place by
+// the coefficients.
+template <typename Model, int kNumFocals, int kNumCoefficients>
+struct CameraModel : CameraParams<kNumFocals, kNumCoefficients> {
+  // Differs from the class if a class derives from the model.
+  using DistortionOf = Model;
 
   template <typename T>
   CERES_HOST_DEVICE static bool ImgFromCam(const T* params,
@@ -128,6 +153,45 @@ struct FisheyeModel : CameraModel<Model, kNumFocals, kNumCoefficients> {
   CERES_HOST_DEVICE static void Distort(const T* k, T* xy) {
     ToEquidistant(xy);
     DistortRadially<kNumCoefficients>(k, xy);
+  }
+};
+
+// Without distortion, of (x, y) t / r.
+template <typename Model, int kNumFocals>
+struct EquidistantModel : CameraModel<Model, kNumFocals, 0> {
+  template <typename T>
+  CERES_HOST_DEVICE static void Distort(const T* /*k*/, T* xy) {
+    ToEquidistant(xy);
+  }
+};
+
+// Projects (X, Y, Z) to 2 (X, Y) / (Z + sqrt(Z^2 - 4 k (X^2 + Y^2))), the (x,
+// y) of which X / Z = x / (1 + k r^2) and Y / Z = y / (1 + k r^2). False where
+// there is no such point: if the root is not of a positive number, or the
+// denominator is not positive. If k < 0, a field of view may exceed half of the
+// sphere, and points with Z < 0 have images too.
+template <int kNumFocals>
+struct DivisionModel : CameraParams<kNumFocals, 1> {
+  template <typename T>
+  CERES_HOST_DEVICE static bool ImgFromCam(const T* params,
+                                           const T* point,
+                                           T* pixel) {
+    using std::sqrt;
+    const T& k = params[kNumFocals + 2];
+    const T square = point[2] * point[2] -
+                     4.0 * k * (point[0] * point[0] + point[1] * point[1]);
+    if (!(square > 0.0)) {
+      return false;
+    }
+    const T denominator = point[2] + sqrt(square);
+    if (!(denominator > 0.0)) {
+      return false;
+    }
+    const T scale = 2.0 / denominator;
+    pixel[0] = params[0] * (scale * point[0]) + params[kNumFocals];
+    pixel[1] =
+        params[kNumFocals - 1] * (scale * point[1]) + params[kNumFocals + 1];
+    return true;
   }
 };
 
@@ -196,6 +260,18 @@ struct FullOpenCvCamera : internal::CameraModel<FullOpenCvCamera, 2, 8> {
   }
 };
 
+// fx, fy, cx, cy, w: (x, y) / r atan(2 r tan(w / 2)) / w
+struct FovCamera : internal::CameraModel<FovCamera, 2, 1> {
+  static constexpr int kModelId = 7;
+  static constexpr char kName[] = "FOV";
+  template <typename T>
+  CERES_HOST_DEVICE static void Distort(const T* k, T* xy) {
+    const T scale = internal::FovScale(xy[0] * xy[0] + xy[1] * xy[1], k[0]);
+    xy[0] = xy[0] * scale;
+    xy[1] = xy[1] * scale;
+  }
+};
+
 // f, cx, cy, k: (x, y) / r (t + k t^3)
 struct SimpleRadialFisheyeCamera
     : internal::FisheyeModel<SimpleRadialFisheyeCamera, 1, 1> {
@@ -209,8 +285,102 @@ struct RadialFisheyeCamera : internal::FisheyeModel<RadialFisheyeCamera, 1, 2> {
   static constexpr char kName[] = "RADIAL_FISHEYE";
 };
 
+// fx, fy, cx, cy, k1, k2, p1, p2, k3, k4, sx1, sy1: (x, y) t / r, then, by the
+// squared length s = t^2 of that, radially 1 + k1 s + k2 s^2 + k3 s^3 + k4 s^4,
+// tangentially by p1 and p2, plus (sx1 s, sy1 s)
+struct ThinPrismFisheyeCamera
+    : internal::CameraModel<ThinPrismFisheyeCamera, 2, 8> {
+  static constexpr int kModelId = 10;
+  static constexpr char kName[] = "THIN_PRISM_FISHEYE";
+  template <typename T>
+  CERES_HOST_DEVICE static void Distort(const T* k, T* xy) {
+    internal::ToEquidistant(xy);
+    const T s = xy[0] * xy[0] + xy[1] * xy[1];
+    const T radial[4] = {k[0], k[1], k[4], k[5]};
+    const T scale = 1.0 + internal::PowerSeries<4>(radial, s);
+    internal::DistortTangentially(k + 2, scale, xy);
+    xy[0] = xy[0] + k[6] * s;
+    xy[1] = xy[1] + k[7] * s;
+  }
+};
+
+// fx, fy, cx, cy, k0 to k5, p0, p1, s0 to s3: (x, y) t / r, radially 1 + k0 t^2
+// + ... + k5 t^12; then, by the squared length q of that, tangentially by p1
+// and p0, plus (s0 q + s1 q^2, s2 q + s3 q^2)
+struct RadTanThinPrismFisheyeCamera
+    : internal::CameraModel<RadTanThinPrismFisheyeCamera, 2, 12> {
+  static constexpr int kModelId = 11;
+  static constexpr char kName[] = "RAD_TAN_THIN_PRISM_FISHEYE";
+  template <typename T>
+  CERES_HOST_DEVICE static void Distort(const T* k, T* xy) {
+    internal::ToEquidistant(xy);
+    internal::DistortRadially<6>(k, xy);
+    const T q = xy[0] * xy[0] + xy[1] * xy[1];
+    const T p[2] = {k[7], k[6]};
+    internal::DistortTangentially(p, T(1.0), xy);
+    xy[0] = xy[0] + internal::PowerSeries<2>(k + 8, q);
+    xy[1] = xy[1] + internal::PowerSeries<2>(k + 10, q);
+  }
+};
+
+// f, cx, cy, k: (x, y) whose (x, y) / (1 + k r^2) are those of the point
+struct SimpleDivisionCamera : internal::DivisionModel<1> {
+  static constexpr int kModelId = 12;
+  static constexpr char kName[] = "SIMPLE_DIVISION";
+};
+
+// fx, fy, cx, cy, k: as SIMPLE_DIVISION
+struct DivisionCamera : internal::DivisionModel<2> {
+  static constexpr int kModelId = 13;
+  static constexpr char kName[] = "DIVISION";
+};
+
+// f, cx, cy: (x, y) t / r
+struct SimpleFisheyeCamera
+    : internal::EquidistantModel<SimpleFisheyeCamera, 1> {
+  static constexpr int kModelId = 14;
+  static constexpr char kName[] = "SIMPLE_FISHEYE";
+};
+
+// fx, fy, cx, cy: (x, y) t / r
+struct FisheyeCamera : internal::EquidistantModel<FisheyeCamera, 2> {
+  static constexpr int kModelId = 15;
+  static constexpr char kName[] = "FISHEYE";
+};
+
+// fx, fy, cx, cy, alpha, beta: (X, Y) / (alpha d + (1 - alpha) Z), d^2 = beta
+// (X^2 + Y^2) + Z^2. False as well where d^2 is not positive or the denominator
+// is below 2^-52.
+struct EucmCamera : internal::CameraParams<2, 2> {
+  static constexpr int kModelId = 16;
+  static constexpr char kName[] = "EUCM";
+  template <typename T>
+  CERES_HOST_DEVICE static bool ImgFromCam(const T* params,
+                                           const T* point,
+                                           T* pixel) {
+    using std::sqrt;
+    if (!(point[2] >= DBL_EPSILON)) {
+      return false;
+    }
+    const T& alpha = params[4];
+    const T square = point[2] * point[2] +
+                     params[5] * (point[0] * point[0] + point[1] * point[1]);
+    if (!(square > 0.0)) {
+      return false;
+    }
+    const T denominator = alpha * sqrt(square) + (1.0 - alpha) * point[2];
+    if (!(denominator >= DBL_EPSILON)) {
+      return false;
+    }
+    pixel[0] = params[0] * (point[0] / denominator) + params[2];
+    pixel[1] = params[1] * (point[1] / denominator) + params[3];
+    return true;
+  }
+};
+
 // The most parameters of a model.
-inline constexpr int kMaxCameraParams = FullOpenCvCamera::kNumParams;
+inline constexpr int kMaxCameraParams =
+    RadTanThinPrismFisheyeCamera::kNumParams;
 
 // Calls f(Model()) for each model, in the order of their numbers.
 template <typename Function>
@@ -222,8 +392,16 @@ void ForEachCameraModel(Function&& f) {
   f(OpenCvCamera());
   f(OpenCvFisheyeCamera());
   f(FullOpenCvCamera());
+  f(FovCamera());
   f(SimpleRadialFisheyeCamera());
   f(RadialFisheyeCamera());
+  f(ThinPrismFisheyeCamera());
+  f(RadTanThinPrismFisheyeCamera());
+  f(SimpleDivisionCamera());
+  f(DivisionCamera());
+  f(SimpleFisheyeCamera());
+  f(FisheyeCamera());
+  f(EucmCamera());
 }
 
 }  // namespace ceres_ext

@@ -124,6 +124,11 @@ struct CovarianceSummary {
   double smallest_eigenvalue = -1.0;
   // With PCG: iterations of all solutions.
   int64_t num_pcg_iterations = 0;
+  // Peak bytes of device memory, and their forecast before the factorisation: a
+  // covariance that does not fit into Options::cuda_memory_limit_bytes or the
+  // device is computed elsewhere, or refused. 0 on the host and with PCG.
+  int64_t memory_bytes = 0;
+  int64_t memory_forecast_bytes = 0;
   double total_time_in_seconds = 0.0;
   double evaluation_time_in_seconds = 0.0;
   // Includes the decision on the rank.

@@ -25,6 +25,17 @@ if(NOT TARGET Ceres::ceres_plugin)
             "project (patches/series); scripts/setup builds one.")
 endif()
 
+get_target_property(_type Ceres::ceres TYPE)
+if(CERES_EXT_STATIC)
+  if(NOT _type STREQUAL STATIC_LIBRARY)
+    message(FATAL_ERROR "CERES_EXT_STATIC: expected a static Ceres in "
+                        "${CERES_EXT_CERES_PREFIX}, found a shared one.")
+  endif()
+  # Ceres's own logging, as Ceres was built with it: nothing below warnings.
+  add_compile_definitions(MAX_LOG_LEVEL=-1)
+  return()
+endif()
+
 # Installed and built files find libceres beside themselves, built ones by a
 # link. Everything here is linked to that, since CMake adds the folders of
 # libraries outside of the build tree to what is installed.

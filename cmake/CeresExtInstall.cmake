@@ -128,13 +128,17 @@ install(
 # The same of the build tree, with what else python/ is made of.
 set(_exported ceres_ext)
 if(CERES_EXT_BUILD_EXAMPLES)
-  list(APPEND _exported problem_io)
+  list(APPEND _exported colmap problem_io)
 endif()
 export(
   TARGETS ${_exported}
   NAMESPACE ceres_ext::
   FILE "${PROJECT_BINARY_DIR}/ceres_extTargets.cmake")
 set(_ceres_package_dir lib/cmake/Ceres)
+set(_with_cudss OFF)
+if(CERES_EXT_CUDSS_INCLUDE_DIR)
+  set(_with_cudss "${CERES_EXT_CUDSS}")
+endif()
 configure_package_config_file(
   cmake/ceres_extConfig.cmake.in "${PROJECT_BINARY_DIR}/ceres_extConfig.cmake"
   INSTALL_DESTINATION "${_package_dir}"

@@ -2,6 +2,7 @@
 
 #include "problem_io/colmap_model.h"
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,6 +25,48 @@ const std::vector<CameraModelInfo>& CameraModels() {
     return models;
   }();
   return *kModels;
+}
+
+// v x p
+void Cross(const double* v, const double* p, double* product) {
+  product[0] = v[1] * p[2] - v[2] * p[1];
+  product[1] = v[2] * p[0] - v[0] * p[2];
+  product[2] = v[0] * p[1] - v[1] * p[0];
+}
+
+void Normalize(const double* q, double* normalized) {
+  const double norm =
+      std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+  for (int i = 0; i < 4; ++i) {
+    normalized[i] = q[i] / norm;
+  }
+}
+
+// c_from_a = c_from_b b_from_a. With quaternions (v, w): (v_c w_b + w_c v_b +
+// v_c x v_b, w_c w_b - v_c'v_b), and p + 2 w_c (v_c x p) + 2 v_c x (v_c x p) of
+// the translation p, plus that of c_from_b.
+void Compose(const double* c_from_b, const double* b_from_a, double* c_from_a) {
+  double c[4];
+  double b[4];
+  Normalize(c_from_b, c);
+  Normalize(b_from_a, b);
+  double product[4];
+  Cross(c, b, product);
+  product[3] = c[3] * b[3];
+  for (int i = 0; i < 3; ++i) {
+    product[i] += c[i] * b[3] + c[3] * b[i];
+    product[3] -= c[i] * b[i];
+  }
+  Normalize(product, c_from_a);
+  const double* p = b_from_a + 4;
+  double once[3];
+  double twice[3];
+  Cross(c, p, once);
+  Cross(c, once, twice);
+  for (int i = 0; i < 3; ++i) {
+    c_from_a[4 + i] =
+        p[i] + 2.0 * (c[3] * once[i] + twice[i]) + c_from_b[4 + i];
+  }
 }
 
 }  // namespace
@@ -116,6 +159,32 @@ void SetTracks(Model* model) {
             static_cast<int32_t>(i),
             static_cast<int32_t>(k - image.points2d_begin)};
       }
+    }
+  }
+}
+
+const double* FramePose(const Model& model, int32_t frame) {
+  for (const int32_t image : model.frames[frame].images) {
+    if (model.images[image].sensor < 0) {
+      return model.images[image].pose;
+    }
+  }
+  return model.frames[frame].pose;
+}
+
+double* FramePose(Model* model, int32_t frame) {
+  return const_cast<double*>(FramePose(*model, frame));
+}
+
+double* SensorPose(Model* model, const Image& image) {
+  return model->rigs[model->frames[image.frame].rig].sensors[image.sensor].pose;
+}
+
+void SetPosesOfSensors(Model* model) {
+  for (Image& image : model->images) {
+    if (image.sensor >= 0) {
+      Compose(
+          SensorPose(model, image), FramePose(*model, image.frame), image.pose);
     }
   }
 }

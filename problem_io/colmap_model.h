@@ -52,11 +52,17 @@ struct Image {
   uint32_t id;
   int32_t camera;  // index into Model::cameras
   // World to camera, as COLMAP keeps it: quaternion x, y, z, w; translation.
+  // Follows from the poses of frame and sensor if sensor is not -1
+  // (SetPosesOfSensors).
   double pose[7];
   std::string name;
   // Its 2D points are number points2d_begin to points2d_end - 1 of all.
   int64_t points2d_begin;
   int64_t points2d_end;
+  // Index into Model::frames, -1 without frames, and the sensor of its rig that
+  // took it: an index into Rig::sensors, -1 for the reference sensor.
+  int32_t frame = -1;
+  int32_t sensor = -1;
 };
 
 struct Point3D {
@@ -75,17 +81,30 @@ struct TrackElement {
   int32_t point2d;  // number of the 2D point in its image
 };
 
-// Rigs and frames of COLMAP since 3.12: rigs of one camera each, which stand
-// where that camera does.
+// Rigs and frames of COLMAP since 3.12. A rig has the pose of its reference
+// sensor, which is a camera.
+struct RigSensor {
+  int32_t camera;  // index into Model::cameras
+  bool has_pose;
+  double pose[7];  // sensor_from_rig, in the layout of Image::pose
+};
+
 struct Rig {
   uint32_t id;
-  int32_t camera;  // index into Model::cameras, -1 for a rig without one
+  // The reference sensor: an index into Model::cameras, -1 for a rig without
+  // sensors.
+  int32_t camera;
+  std::vector<RigSensor> sensors = {};  // the others
 };
 
 struct Frame {
   uint32_t id;
-  int32_t rig;    // index into Model::rigs
-  int32_t image;  // index into Model::images, whose pose is that of the frame
+  int32_t rig;                  // index into Model::rigs
+  std::vector<int32_t> images;  // indices into Model::images, at most one of a
+                                // sensor
+  // rig_from_world of a frame without an image of the reference sensor; that
+  // of others is the pose of that image (FramePose).
+  double pose[7] = {0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0};
 };
 
 // Everything is in the order of the files.
@@ -93,7 +112,7 @@ struct Model {
   // That of the files, and in which the model is written.
   ModelFormat format = MODEL_TEXT;
   std::vector<Camera> cameras;
-  // Either both empty, or each image is that of one frame.
+  // Either both empty, or each image is in one frame.
   std::vector<Rig> rigs;
   std::vector<Frame> frames;
   std::vector<Image> images;
@@ -108,6 +127,17 @@ struct Model {
 
 // Makes the tracks that follow from point_index, in the order of images.
 void SetTracks(Model* model);
+
+// rig_from_world of the frame, 7 values that belong to the frame or an image.
+double* FramePose(Model* model, int32_t frame);
+const double* FramePose(const Model& model, int32_t frame);
+
+// sensor_from_rig of an image whose sensor is not -1.
+double* SensorPose(Model* model, const Image& image);
+
+// Sets the poses of all images whose sensor is not -1: sensor_from_rig times
+// rig_from_world, of quaternions of any norm but 0.
+void SetPosesOfSensors(Model* model);
 
 }  // namespace ceres_ext::colmap
 

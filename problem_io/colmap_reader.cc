@@ -172,19 +172,57 @@ class ModelReader {
       if (!reader.Read(
               "RIG_ID, an integer from 0 to 4294967294", &rig.id, 0u, kMaxId) ||
           !AddId("RIG_ID", rig.id, &reader, &rig_of_id_) ||
-          !reader.Read(
-              "NUM_SENSORS, 1 at most (rigs of more are not supported)",
-              &num_sensors,
-              0u,
-              1u) ||
-          (num_sensors == 1 &&
-           !ReadSensor(camera_of_id_, &reader, &rig.camera)) ||
-          !reader.EndRecord("no more fields of this rig")) {
+          !reader.Read("NUM_SENSORS, an integer", &num_sensors) ||
+          (num_sensors > 0 &&
+           !ReadSensor(camera_of_id_, &reader, &rig.camera))) {
         return false;
       }
-      model_->rigs.push_back(rig);
+      for (uint32_t i = 1; i < num_sensors; ++i) {
+        if (!ReadRigSensor(&reader, &rig)) {
+          return false;
+        }
+      }
+      if (!reader.EndRecord("no more fields of this rig")) {
+        return false;
+      }
+      model_->rigs.push_back(std::move(rig));
     }
     return reader.good();
+  }
+
+  // The next sensor behind the reference sensor.
+  bool ReadRigSensor(FieldReader* reader, Rig* rig) {
+    RigSensor sensor = {};
+    if (!ReadSensor(camera_of_id_, reader, &sensor.camera)) {
+      return false;
+    }
+    int32_t same = -1;
+    if (FindSensor(*rig, sensor.camera, &same)) {
+      return reader->Fail(
+          "each SENSOR_ID of a rig once",
+          std::to_string(model_->cameras[sensor.camera].id) + " again");
+    }
+    uint8_t has_pose = 0;
+    if (!reader->template Read<uint8_t>("HAS_POSE, 0 or 1", &has_pose, 0, 1) ||
+        (has_pose == 1 && !ReadPose(reader, sensor.pose))) {
+      return false;
+    }
+    sensor.has_pose = has_pose == 1;
+    rig->sensors.push_back(sensor);
+    return true;
+  }
+
+  // Sets *sensor to Image::sensor of images of that camera. False if it is not
+  // a sensor of the rig.
+  static bool FindSensor(const Rig& rig, int32_t camera, int32_t* sensor) {
+    const auto found = std::find_if(
+        rig.sensors.begin(), rig.sensors.end(), [camera](const RigSensor& s) {
+          return s.camera == camera;
+        });
+    *sensor = found == rig.sensors.end()
+                  ? -1
+                  : static_cast<int32_t>(found - rig.sensors.begin());
+    return rig.camera == camera || *sensor >= 0;
   }
 
   bool ReadImages() {
@@ -243,11 +281,8 @@ class ModelReader {
     std::vector<bool> has_frame(model_->images.size(), false);
     while (reader.NextRecord("frames")) {
       Frame frame = {};
-      double pose[7];
       uint32_t rig_id = 0;
       uint32_t num_data = 0;
-      int32_t camera = 0;
-      int64_t image_id = 0;
       if (!reader.Read("FRAME_ID, an integer from 0 to 4294967294",
                        &frame.id,
                        0u,
@@ -259,43 +294,26 @@ class ModelReader {
                          &reader,
                          &rig_id,
                          &frame.rig) ||
-          !ReadPose(&reader, pose) ||
-          !reader.Read("NUM_DATA_IDS, 1 in a frame of a rig of one sensor",
+          !ReadPose(&reader, frame.pose) ||
+          !reader.Read("NUM_DATA_IDS, an integer from 1 to the number of "
+                       "sensors of the rig",
                        &num_data,
                        1u,
-                       1u) ||
-          !ReadSensor(camera_of_id_, &reader, &camera)) {
+                       static_cast<uint32_t>(
+                           model_->rigs[frame.rig].sensors.size() + 1))) {
         return false;
       }
-      const std::string camera_id = std::to_string(model_->cameras[camera].id);
-      if (camera != model_->rigs[frame.rig].camera) {
-        return reader.Fail("a SENSOR_ID of rig " + std::to_string(rig_id),
-                           camera_id);
-      }
-      if (!ReadReference("DATA_ID, an integer",
-                         "images",
-                         image_of_id_,
-                         &reader,
-                         &image_id,
-                         &frame.image)) {
-        return false;
-      }
-      Image& image = model_->images[frame.image];
-      if (image.camera != camera) {
-        return reader.Fail("a DATA_ID of an image of camera " + camera_id,
-                           std::to_string(image_id));
-      }
-      if (has_frame[frame.image]) {
-        return reader.Fail("each image in one frame",
-                           std::to_string(image_id) + " again");
+      for (uint32_t i = 0; i < num_data; ++i) {
+        if (!ReadFrameImage(&reader, &has_frame, &frame)) {
+          return false;
+        }
       }
       if (!reader.EndRecord("no more fields of this frame")) {
         return false;
       }
-      has_frame[frame.image] = true;
-      std::copy_n(pose, 7, image.pose);
-      model_->frames.push_back(frame);
+      model_->frames.push_back(std::move(frame));
     }
+    SetPosesOfSensors(model_);
     if (!reader.good()) {
       return false;
     }
@@ -308,6 +326,61 @@ class ModelReader {
               std::to_string(model_->images[without - has_frame.begin()].id) +
               ", found none";
     return false;
+  }
+
+  // The next image of the frame, which becomes the last of model_->frames.
+  bool ReadFrameImage(FieldReader* reader,
+                      std::vector<bool>* has_frame,
+                      Frame* frame) {
+    const Rig& rig = model_->rigs[frame->rig];
+    int32_t camera = 0;
+    int32_t sensor = -1;
+    int32_t index = 0;
+    int64_t image_id = 0;
+    if (!ReadSensor(camera_of_id_, reader, &camera)) {
+      return false;
+    }
+    const std::string camera_id = std::to_string(model_->cameras[camera].id);
+    if (!FindSensor(rig, camera, &sensor)) {
+      return reader->Fail("a SENSOR_ID of rig " + std::to_string(rig.id),
+                          camera_id);
+    }
+    if (sensor >= 0 && !rig.sensors[sensor].has_pose) {
+      return reader->Fail(
+          "a SENSOR_ID with a pose in rig " + std::to_string(rig.id),
+          camera_id);
+    }
+    if (!ReadReference("DATA_ID, an integer",
+                       "images",
+                       image_of_id_,
+                       reader,
+                       &image_id,
+                       &index)) {
+      return false;
+    }
+    Image& image = model_->images[index];
+    if (image.camera != camera) {
+      return reader->Fail("a DATA_ID of an image of camera " + camera_id,
+                          std::to_string(image_id));
+    }
+    if ((*has_frame)[index]) {
+      return reader->Fail("each image in one frame",
+                          std::to_string(image_id) + " again");
+    }
+    for (const int32_t other : frame->images) {
+      if (model_->images[other].camera == camera) {
+        return reader->Fail("each SENSOR_ID of a frame once",
+                            camera_id + " again");
+      }
+    }
+    (*has_frame)[index] = true;
+    image.frame = static_cast<int32_t>(model_->frames.size());
+    image.sensor = sensor;
+    if (sensor < 0) {
+      std::copy_n(frame->pose, 7, image.pose);
+    }
+    frame->images.push_back(index);
+    return true;
   }
 
   bool ReadPoints() {

@@ -25,13 +25,21 @@ struct Portable {
   double value = 0.0;
 };
 Portable operator+(Portable a, Portable b) { return a.value + b.value; }
+Portable operator-(Portable a, Portable b) { return a.value - b.value; }
 Portable operator*(Portable a, Portable b) { return a.value * b.value; }
 Portable operator/(Portable a, Portable b) { return a.value / b.value; }
 bool operator<(Portable a, Portable b) { return a.value < b.value; }
+bool operator>(Portable a, Portable b) { return a.value > b.value; }
 bool operator>=(Portable a, Portable b) { return a.value >= b.value; }
 Portable sqrt(Portable a) { return std::sqrt(a.value); }
 // For values that are not negative.
 Portable atan(Portable a) { return bal::PortableAtan2(a.value, 1.0); }
+Portable tan(Portable a) {
+  double sine;
+  double cosine;
+  bal::PortableSinCos(a.value, &sine, &cosine);
+  return sine / cosine;
+}
 
 // Behind the purposes of bal_synthetic.cc.
 constexpr uint64_t kForIntrinsics = 64;
@@ -39,6 +47,17 @@ constexpr uint64_t kForIntrinsics = 64;
 // The part of the image that bal_synthetic.cc can see, 0.8 f and 0.6 f from the
 // middle, grows by distortion and noise to 0.9 f and 0.68 f.
 constexpr double kHalfHeight = 0.75;  // f; the half width is f
+
+// Without distortion, except if the derivatives there are 0.
+double StartCoefficient(const CameraModelInfo& model, int k) {
+  if (model.id == FovCamera::kModelId) {
+    return 0.6;
+  }
+  if (model.id == EucmCamera::kModelId) {
+    return k == 0 ? 0.5 : 1.0;
+  }
+  return 0.0;
+}
 
 // Quaternion w, x, y, z.
 void QuaternionOfAngleAxis(const double* w, double* q) {
@@ -168,8 +187,11 @@ class ModelMaker {
     *params++ = 0.5 * static_cast<double>(camera.width);
     *params++ = 0.5 * static_cast<double>(camera.height);
     const int num_coefficients = info.num_params - info.num_focal_lengths - 2;
-    for (int k = 0; k < num_coefficients && truth; ++k) {
-      params[k] = k < 2 ? bal[7 + k] : random.Uniform(-0.001, 0.001);
+    for (int k = 0; k < num_coefficients; ++k) {
+      params[k] = StartCoefficient(info, k);
+      if (truth) {
+        params[k] += k < 2 ? bal[7 + k] : random.Uniform(-0.001, 0.001);
+      }
     }
     return camera;
   }

@@ -175,14 +175,27 @@ void WritePoints(const Model& model, FieldWriter* writer) {
 
 template <typename FieldWriter>
 void WriteRigs(const Model& model, FieldWriter* writer) {
-  writer->Begin("# RIG_ID NUM_SENSORS SENSOR_TYPE SENSOR_ID\n",
-                model.rigs.size());
+  writer->Begin(
+      "# RIG_ID NUM_SENSORS SENSOR_TYPE SENSOR_ID\n"
+      "# and for each other sensor: SENSOR_TYPE SENSOR_ID HAS_POSE [QW QX QY "
+      "QZ TX TY TZ]\n",
+      model.rigs.size());
   for (const Rig& rig : model.rigs) {
     writer->Number(rig.id);
-    writer->Number(uint32_t{rig.camera >= 0});
+    writer->Number(rig.camera < 0
+                       ? uint32_t{0}
+                       : static_cast<uint32_t>(rig.sensors.size() + 1));
     if (rig.camera >= 0) {
       writer->CameraSensor();
       writer->Number(model.cameras[rig.camera].id);
+    }
+    for (const RigSensor& sensor : rig.sensors) {
+      writer->CameraSensor();
+      writer->Number(model.cameras[sensor.camera].id);
+      writer->Number(uint8_t{sensor.has_pose});
+      if (sensor.has_pose) {
+        WritePose(sensor.pose, writer);
+      }
     }
     writer->EndRecord();
   }
@@ -194,15 +207,18 @@ void WriteFrames(const Model& model, FieldWriter* writer) {
       "# FRAME_ID RIG_ID QW QX QY QZ TX TY TZ NUM_DATA_IDS "
       "DATA_IDS[] as SENSOR_TYPE SENSOR_ID DATA_ID\n",
       model.frames.size());
-  for (const Frame& frame : model.frames) {
-    const Image& image = model.images[frame.image];
+  for (size_t i = 0; i < model.frames.size(); ++i) {
+    const Frame& frame = model.frames[i];
     writer->Number(frame.id);
     writer->Number(model.rigs[frame.rig].id);
-    WritePose(image.pose, writer);
-    writer->Number(uint32_t{1});
-    writer->CameraSensor();
-    writer->Number(model.cameras[image.camera].id);
-    writer->Number(uint64_t{image.id});
+    WritePose(FramePose(model, static_cast<int32_t>(i)), writer);
+    writer->Number(static_cast<uint32_t>(frame.images.size()));
+    for (const int32_t index : frame.images) {
+      const Image& image = model.images[index];
+      writer->CameraSensor();
+      writer->Number(model.cameras[image.camera].id);
+      writer->Number(uint64_t{image.id});
+    }
     writer->EndRecord();
   }
 }

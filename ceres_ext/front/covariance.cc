@@ -202,6 +202,8 @@ struct Covariance::Impl {
                          result.num_damped;
     summary.smallest_eigenvalue = found.smallest_eigenvalue;
     summary.num_pcg_iterations = found.num_pcg_iterations;
+    summary.memory_bytes = found.memory_bytes;
+    summary.memory_forecast_bytes = found.memory_forecast_bytes;
     summary.evaluation_time_in_seconds = found.evaluation_seconds;
     summary.factorization_time_in_seconds = found.factorization_seconds;
     summary.blocks_time_in_seconds = found.blocks_seconds;

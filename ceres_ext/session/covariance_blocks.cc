@@ -84,6 +84,7 @@ class CovarianceSolver {
       return ComputeByPcg();
     }
     ListUnknowns();
+    CERES_EXT_RETURN_IF_ERROR(CheckMemory());
     {
       const ScopedSeconds timer(&found_->factorization_seconds);
       CERES_EXT_RETURN_IF_ERROR(Factorize());
@@ -92,6 +93,9 @@ class CovarianceSolver {
     CERES_EXT_RETURN_IF_ERROR(FindBlocks());
     if (found_->num_free > 0) {
       CERES_EXT_RETURN_IF_ERROR(Project());
+    }
+    if constexpr (!std::is_base_of_v<kernels::HostMachine, Machine>) {
+      found_->memory_bytes = session_->peak_bytes();
     }
     return {};
   }
@@ -134,6 +138,62 @@ class CovarianceSolver {
     evaluation.residuals = residuals_.data();
     evaluation.jacobian = session_->linearization();
     return session_->Evaluate(evaluation, &found_->cost);
+  }
+
+  // kOutOfMemory if the limit of the device is below what inverse and blocks
+  // need. Sets what SetupPairs needs.
+  Status CheckMemory() {
+    auto* const cholesky = session_->solver()->mutable_cholesky();
+    const int64_t n = num_unknowns();
+    bool has_e = false;
+    int64_t num_values = 0;
+    for (const auto& block : wanted_.blocks) {
+      const Place left = PlaceOf(block.left);
+      const Place right = PlaceOf(block.right);
+      has_e = has_e || left.family >= 0 || right.family >= 0;
+      num_values += int64_t{Size(left)} * Size(right);
+    }
+    int64_t of_w = 0;
+    if (has_e) {
+      CERES_EXT_RETURN_IF_ERROR(
+          cholesky->mutable_schur()->PrepareAllPairs(&of_w));
+    }
+    if constexpr (!std::is_base_of_v<kernels::HostMachine, Machine>) {
+      constexpr int64_t kDouble = sizeof(double);
+      const auto num_blocks = static_cast<int64_t>(wanted_.blocks.size());
+      const bool inverts = cholesky->ShouldInvert(num_blocks);
+      // Right-hand sides and solutions, of the decision on the rank or of a
+      // chunk.
+      const int64_t of_columns =
+          kDouble * n *
+          (inverts ? 2 * CovarianceFound::kMostDirections
+                   : (cholesky->NeedsWork() ? 2 : 1) *
+                         std::min(ColumnsOfChunk(),
+                                  problem_.blocks().f.num_values()));
+      const int64_t of_lists =
+          static_cast<int64_t>(sizeof(kernels::CovarianceBlock)) * num_blocks +
+          static_cast<int64_t>(
+              sizeof(int32_t) * (f_size_.size() + order_.size() + id_.size()) +
+              sizeof(int64_t) * value_begin_.size());
+      const int64_t of_blocks =
+          of_w + kDouble * num_values + of_lists + (inverts ? 0 : of_columns);
+      const int64_t of_inverse = inverts ? cholesky->inversion_bytes() : 0;
+      found_->memory_forecast_bytes = std::max(
+          session_->peak_bytes(),
+          machine_->bytes() + std::max({of_blocks, of_inverse, of_columns}));
+      const Status status =
+          machine_->context()->CheckLimit(found_->memory_forecast_bytes);
+      if (!status.ok()) {
+        return {status.code,
+                status.message.substr(0, status.message.size() - 1) + "; " +
+                    std::to_string(of_inverse) +
+                    " are for the inverse of the Schur complement, " +
+                    std::to_string(of_w) +
+                    " for the products of cameras and points, and " +
+                    std::to_string(kDouble * num_values) + " for the blocks."};
+      }
+    }
+    return {};
   }
 
   // Numbers the parameter blocks by their tangent offsets.
@@ -277,8 +337,10 @@ class CovarianceSolver {
     CERES_EXT_RETURN_IF_ERROR(UploadSystem(diagonal));
     CERES_EXT_RETURN_IF_ERROR(session_->solver()->FactorizeSystem(system_));
     auto* const cholesky = session_->solver()->mutable_cholesky();
-    return cholesky->CanInvert() && num_unknowns() > 0 ? cholesky->Invert()
-                                                       : Status();
+    return num_unknowns() > 0 && cholesky->ShouldInvert(static_cast<int64_t>(
+                                     wanted_.blocks.size()))
+               ? cholesky->Invert()
+               : Status();
   }
   // Sets system_.
   Status UploadSystem(const std::vector<double>& diagonal) {
@@ -803,7 +865,8 @@ class CovarianceSolver {
     return {};
   }
 
-  // The first num_others blocks are not (e, e), all others are.
+  // The first num_others blocks are not (e, e), all others are. A device has an
+  // operation for these.
   Status AddWhole(int64_t num_others, kernels::CovarianceTermsParams* terms) {
     const auto inverse = session_->solver()->mutable_cholesky()->inverse();
     terms->stride = inverse.stride;
@@ -818,22 +881,27 @@ class CovarianceSolver {
       eliminated.stride = terms->stride;
       eliminated.x = terms->x;
       CERES_EXT_RETURN_IF_ERROR(Run(eliminated, machine_));
+      terms->of.n = num_others;
     }
-    terms->of.n = num_others;
     return Run(*terms, machine_);
+  }
+
+  // Columns of a chunk have at most 256 MiB. Larger chunks read the factor less
+  // often.
+  int64_t ColumnsOfChunk() const {
+    constexpr int64_t kMostValues = int64_t{32} << 20;
+    constexpr int64_t kMostColumns = 1024;
+    return std::max(
+        int64_t{kernels::kMaxCovarianceColumns},
+        std::min(kMostColumns,
+                 kMostValues / std::max(num_unknowns(), int64_t{1})));
   }
 
   Status AddChunks(const std::vector<unsigned char>& is_needed,
                    kernels::CovarianceTermsParams* terms) {
-    // Columns of a chunk have at most 256 MiB. Larger chunks read the factor
-    // less often.
-    constexpr int64_t kMostValues = int64_t{32} << 20;
-    constexpr int64_t kMostColumns = 1024;
     const int64_t n = num_unknowns();
     terms->stride = n;
-    const int64_t most =
-        std::max(int64_t{kernels::kMaxCovarianceColumns},
-                 std::min(kMostColumns, kMostValues / std::max(n, int64_t{1})));
+    const int64_t most = ColumnsOfChunk();
     std::vector<int32_t> first_column(f_size_.size(), -1);
     std::vector<int32_t> unknown;
     Buffer<double> x;

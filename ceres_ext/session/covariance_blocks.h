@@ -85,6 +85,10 @@ struct CovarianceFound {
   // -1 if there is none or it was not computed.
   double smallest_eigenvalue = -1.0;
   int64_t num_pcg_iterations = 0;
+  // Peak bytes of a device that has a factor, and their forecast before the
+  // factorisation.
+  int64_t memory_bytes = 0;
+  int64_t memory_forecast_bytes = 0;
   double evaluation_seconds = 0.0;
   double factorization_seconds = 0.0;
   double blocks_seconds = 0.0;

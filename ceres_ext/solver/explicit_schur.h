@@ -211,25 +211,38 @@ class ExplicitSchur {
     const int64_t* w_begin = nullptr;
     const double* w = nullptr;
   };
-  // After Write, for what needs W of all rows: that of the writer's rows, or of
-  // pairs that are listed of them, which S doesn't need, of the Jacobian as it
-  // is. Takes memory. kUnsupported: as Prepare.
-  kernels::Status SetupAllPairs() {
+  // For what needs W of all rows: that of the writer's rows, or of pairs that
+  // are listed of them, which S doesn't need. *bytes: the memory that
+  // SetupAllPairs takes, within a few per cent. kUnsupported: as Prepare.
+  kernels::Status PrepareAllPairs(int64_t* bytes) {
+    *bytes = 0;
     if (writer_ == nullptr) {
       return {};
     }
     row_pairs_ = writer_->row_pairs();
     if (row_pairs_.index != nullptr) {
+      *bytes = static_cast<int64_t>(sizeof(double)) * NumRowPairValues();
+      return {};
+    }
+    all_pairs_builder_ =
+        std::make_unique<kernels::SchurPairsBuilder>(blocks_.e, blocks_.f, 1);
+    CERES_EXT_RETURN_IF_ERROR(writer_->ListRows(0, all_pairs_builder_.get()));
+    CERES_EXT_RETURN_IF_ERROR(all_pairs_builder_->Build());
+    *bytes = all_pairs_builder_->ForecastBytesOfW();
+    return {};
+  }
+  // After Write and PrepareAllPairs: W of the Jacobian as it is.
+  kernels::Status SetupAllPairs() {
+    if (writer_ == nullptr) {
+      return {};
+    }
+    if (row_pairs_.index != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(
-          machine_->Allocate(row_pairs_.index->num_observations *
-                                 blocks_.e[row_pairs_.e_family].size *
-                                 blocks_.f[row_pairs_.f_family].size,
-                             &writer_w_));
+          machine_->Allocate(NumRowPairValues(), &writer_w_));
       return writer_->WriteRowPairs(writer_w_.data());
     }
-    kernels::SchurPairsBuilder builder(blocks_.e, blocks_.f, 1);
-    CERES_EXT_RETURN_IF_ERROR(writer_->ListRows(0, &builder));
-    CERES_EXT_RETURN_IF_ERROR(builder.Build());
+    const auto prepared = std::move(all_pairs_builder_);
+    const kernels::SchurPairsBuilder& builder = *prepared;
     CERES_EXT_RETURN_IF_ERROR(writer_->SetupPairs(0, builder));
     writer_pairs_.clear();
     for (int i = 0; i < blocks_.e.size(); ++i) {
@@ -322,6 +335,13 @@ class ExplicitSchur {
   using Buffer = typename Machine::template Buffer<T>;
   static constexpr bool kIsHost =
       std::is_base_of_v<kernels::HostMachine, Machine>;
+
+  // Values of W, with row_pairs_.
+  int64_t NumRowPairValues() const {
+    return row_pairs_.index->num_observations *
+           blocks_.e[row_pairs_.e_family].size *
+           blocks_.f[row_pairs_.f_family].size;
+  }
 
   // Crossings of two families of F.
   struct CrossingFamily {
@@ -537,6 +557,7 @@ class ExplicitSchur {
   bool is_written_ = false;  // w_ and crossings_ are of the Jacobian
   // Of SetupAllPairs.
   RowPairs row_pairs_;
+  std::unique_ptr<kernels::SchurPairsBuilder> all_pairs_builder_;
   std::vector<std::unique_ptr<kernels::PairIndex<Machine>>> writer_pairs_;
   Buffer<double> writer_w_;
 };

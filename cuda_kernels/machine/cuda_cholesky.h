@@ -114,6 +114,9 @@ class CudaDenseCholesky {
   // methods 2C and 3.
   Status Invert();
   static constexpr int64_t kInversionBlock = 1024;
+  static constexpr int64_t InversionBytes(int64_t n) {
+    return kInversionBlock * n * static_cast<int64_t>(sizeof(double));
+  }
   // The result of cuda_solution_check.h for the last Solve. If ReadFailedOrder
   // came after that, it does not wait.
   Status CheckSolution();

@@ -6,8 +6,10 @@
 #include <link.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 
 namespace ceres_ext::kernels {
 namespace {
@@ -104,7 +106,61 @@ std::string TryOpen(const SharedLibrary& library,
   return "";
 }
 
+struct LibraryFolders {
+  std::mutex mutex;
+  std::vector<std::string> folders;
+};
+
+// Never destroyed, since solves may run while the process exits.
+LibraryFolders& Folders() {
+  static LibraryFolders* const folders = new LibraryFolders;
+  return *folders;
+}
+
 }  // namespace
+
+void SetCudaLibraryFolders(const std::vector<std::string>& folders) {
+  LibraryFolders& all = Folders();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.folders = folders;
+}
+
+std::vector<std::string> CudaLibraryFiles(const std::string& name,
+                                          int major_version,
+                                          const std::string& known_folder) {
+  const std::string file =
+      "lib" + name + ".so." + std::to_string(major_version);
+  std::vector<std::string> files;
+  void* const loaded = dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (loaded != nullptr) {
+    files.push_back(file);
+    dlclose(loaded);
+  }
+  {
+    LibraryFolders& all = Folders();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    for (const std::string& folder : all.folders) {
+      struct stat status;
+      if (stat((folder + "/" + file).c_str(), &status) == 0) {
+        files.push_back(folder + "/" + file);
+      }
+    }
+  }
+  if (loaded == nullptr) {
+    files.push_back(file);
+  }
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    const char* const home = std::getenv(variable);
+    if (home != nullptr && home[0] != '\0') {
+      files.push_back(std::string(home) + "/lib64/" + file);
+      break;
+    }
+  }
+  if (!known_folder.empty()) {
+    files.push_back(known_folder + "/" + file);
+  }
+  return files;
+}
 
 Status OpenSharedLibrary(const SharedLibrary& library,
                          const std::vector<std::string>& files,

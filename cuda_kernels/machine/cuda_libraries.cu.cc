@@ -18,19 +18,6 @@ struct Loaded {
   Functions functions;
 };
 
-// Possible places of a library. A folder that is empty is none.
-std::vector<std::string> FilesOf(const std::string& name,
-                                 int major_version,
-                                 const std::string& folder) {
-  const std::string file =
-      "lib" + name + ".so." + std::to_string(major_version);
-  std::vector<std::string> files = {file};
-  if (!folder.empty()) {
-    files.push_back(folder + "/" + file);
-  }
-  return files;
-}
-
 // The libraries of the compiler's toolkit, and a package of cuDSS.
 #ifndef CERES_EXT_CUDA_LIBRARY_FOLDER
 #define CERES_EXT_CUDA_LIBRARY_FOLDER ""
@@ -52,7 +39,7 @@ std::vector<std::string> FilesOf(const std::string& name,
     auto* const loaded = new Loaded<Functions>{                               \
         OpenSharedLibrary(                                                    \
             {name, version, #file "GetProperty", {FOR_EACH(CERES_EXT_NAME)}}, \
-            FilesOf(#file, version, folder),                                  \
+            CudaLibraryFiles(#file, version, folder),                         \
             &addresses,                                                       \
             &library),                                                        \
         {}};                                                                  \
@@ -95,8 +82,8 @@ void OpenWhatCudssNeeds() {
   static_cast<void>(LoadCublas(&cublas));
 #endif
 #ifdef CUDART_VERSION
-  for (const std::string& file :
-       FilesOf("nvrtc", CUDART_VERSION / 1000, CERES_EXT_CUDA_LIBRARY_FOLDER)) {
+  for (const std::string& file : CudaLibraryFiles(
+           "nvrtc", CUDART_VERSION / 1000, CERES_EXT_CUDA_LIBRARY_FOLDER)) {
     if (dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) {
       break;
     }

@@ -45,6 +45,18 @@ Status OpenSharedLibrary(const SharedLibrary& library,
                          std::vector<void*>* functions,
                          std::string* found = nullptr);
 
+// Folders of packages that hold libraries of CUDA, the first before the others.
+// Libraries that are open stay as they are.
+void SetCudaLibraryFolders(const std::vector<std::string>& folders);
+
+// The files in which lib<name>.so.<major_version> is looked for, in the order
+// of NVIDIA's cuda-pathfinder: what the process has loaded, the folders above,
+// the dynamic linker, CUDA_HOME or CUDA_PATH; then `known_folder`, empty for
+// none.
+std::vector<std::string> CudaLibraryFiles(const std::string& name,
+                                          int major_version,
+                                          const std::string& known_folder);
+
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARIES_H_

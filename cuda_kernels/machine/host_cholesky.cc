@@ -57,21 +57,31 @@ template <int kStrips>
 CERES_EXT_SIMD_CLONES void SolveStrips(
     const double* l, int64_t size, int64_t stride, double* a, double* packed) {
   for (int64_t c = 0; c < size; ++c) {
-    SimdDoubles sum[kStrips];
+    double sum[kStrips][kLanes];  // In registers, as in UpdateTile.
     for (int s = 0; s < kStrips; ++s) {
-      sum[s] = At(a + stride * c + kLanes * s);
+#pragma omp simd
+      for (int lane = 0; lane < kLanes; ++lane) {
+        sum[s][lane] = a[stride * c + kLanes * s + lane];
+      }
     }
     const double* const row = l + kTile * c;
     for (int64_t d = 0; d < c; ++d) {
       const double factor = row[d];
       for (int s = 0; s < kStrips; ++s) {
-        sum[s] -= At(packed + kStrip * s + kLanes * d) * factor;
+        const double* const x = packed + kStrip * s + kLanes * d;
+#pragma omp simd
+        for (int lane = 0; lane < kLanes; ++lane) {
+          sum[s][lane] -= x[lane] * factor;
+        }
       }
     }
     for (int s = 0; s < kStrips; ++s) {
-      sum[s] /= row[c];
-      At(packed + kStrip * s + kLanes * c) = sum[s];
-      At(a + stride * c + kLanes * s) = sum[s];
+#pragma omp simd
+      for (int lane = 0; lane < kLanes; ++lane) {
+        sum[s][lane] /= row[c];
+        packed[kStrip * s + kLanes * c + lane] = sum[s][lane];
+        a[stride * c + kLanes * s + lane] = sum[s][lane];
+      }
     }
   }
 }
@@ -91,43 +101,130 @@ void SolvePanel(const double* l,
   }
 }
 
+// Row j, column k of the factor `right` of UpdateTile is values[row_step j +
+// column_step k]; columns from `depth` on are zero.
+struct RightFactor {
+  const double* values;
+  int64_t row_step;
+  int64_t column_step;
+  int64_t depth;
+};
+// The tile that UpdateTile updates.
+struct TargetTile {
+  double* values;
+  int64_t strip_step;  // from strip to strip of 8 rows
+  int64_t column_step;
+};
+constexpr int64_t kColumnsOfUpdate = 4;
+
+// c -= left right' of num_strips strips of rows and up to four columns. right:
+// column by column, kStep values each.
+template <int64_t kStep>
+CERES_EXT_SIMD_CLONES void UpdateColumns(const double* left,
+                                         const double* right,
+                                         int64_t first_strip,
+                                         int64_t num_strips,
+                                         int64_t count,
+                                         const TargetTile& c) {
+  for (int64_t s = first_strip; s < num_strips; ++s) {
+    const double* const strip = left + kStrip * s;
+    // Not SimdDoubles, whose sums GCC keeps in memory for AVX2: 8 times slower.
+    double sum[kColumnsOfUpdate][kLanes] = {};
+    for (int64_t k = 0; k < kTile; ++k) {
+      const double* const x = strip + kLanes * k;
+      for (int q = 0; q < kColumnsOfUpdate; ++q) {
+        const double factor = right[kStep * k + q];
+#pragma omp simd
+        for (int lane = 0; lane < kLanes; ++lane) {
+          sum[q][lane] += x[lane] * factor;
+        }
+      }
+    }
+    for (int64_t q = 0; q < count; ++q) {
+      double* const to = c.values + c.column_step * q + c.strip_step * s;
+#pragma omp simd
+      for (int lane = 0; lane < kLanes; ++lane) {
+        to[lane] -= sum[q][lane];
+      }
+    }
+  }
+}
 // c -= left right' of a tile of num_strips strips of rows and num_columns
-// columns; with is_diagonal only what is on the diagonal and below.
-CERES_EXT_SIMD_CLONES
+// columns; with is_diagonal only what is on the diagonal and below. Both
+// factors in strips.
 void UpdateTile(const double* left,
                 const double* right,
                 int64_t num_strips,
                 int64_t num_columns,
                 bool is_diagonal,
-                int64_t stride,
-                double* c) {
-  constexpr int64_t kColumns = 4;
-  for (int64_t j = 0; j < num_columns; j += kColumns) {
-    const double* const b = right + kStrip * (j / kLanes) + j % kLanes;
-    const int64_t count = std::min(kColumns, num_columns - j);
-    for (int64_t s = is_diagonal ? j / kLanes : 0; s < num_strips; ++s) {
-      const double* const strip = left + kStrip * s;
-      // Not SimdDoubles, whose sums GCC keeps in memory for AVX2: 8 times
-      // slower.
-      double sum[kColumns][kLanes] = {};
-      for (int64_t k = 0; k < kTile; ++k) {
-        const double* const x = strip + kLanes * k;
-        for (int q = 0; q < kColumns; ++q) {
-          const double factor = b[kLanes * k + q];
-#pragma omp simd
-          for (int lane = 0; lane < kLanes; ++lane) {
-            sum[q][lane] += x[lane] * factor;
-          }
-        }
-      }
-      for (int64_t q = 0; q < count; ++q) {
-        double* const to = c + stride * (j + q) + kLanes * s;
-        for (int lane = 0; lane < kLanes; ++lane) {
-          to[lane] -= sum[q][lane];
-        }
+                TargetTile c) {
+  for (int64_t j = 0; j < num_columns; j += kColumnsOfUpdate) {
+    UpdateColumns<kLanes>(left,
+                          right + kStrip * (j / kLanes) + j % kLanes,
+                          is_diagonal ? j / kLanes : 0,
+                          num_strips,
+                          std::min(kColumnsOfUpdate, num_columns - j),
+                          c);
+    c.values += kColumnsOfUpdate * c.column_step;
+  }
+}
+// c -= left right', where right lies in a matrix.
+void UpdateTile(const double* left,
+                const RightFactor& right,
+                int64_t num_strips,
+                int64_t num_columns,
+                TargetTile c) {
+  for (int64_t j = 0; j < num_columns; j += kColumnsOfUpdate) {
+    const int64_t count = std::min(kColumnsOfUpdate, num_columns - j);
+    double packed[kColumnsOfUpdate * kTile] = {};
+    for (int64_t q = 0; q < count; ++q) {
+      const double* const row = right.values + right.row_step * (j + q);
+      for (int64_t k = 0; k < right.depth; ++k) {
+        packed[kColumnsOfUpdate * k + q] = row[right.column_step * k];
       }
     }
+    UpdateColumns<kColumnsOfUpdate>(left, packed, 0, num_strips, count, c);
+    c.values += kColumnsOfUpdate * c.column_step;
   }
+}
+
+// M = L^-1 of a tile of `size` columns, and zeros behind it: M and -M in strips
+// of columns, each row by row.
+struct InverseTile {
+  double columns[kTile * kTile];
+  double minus_columns[kTile * kTile];
+};
+CERES_EXT_SIMD_CLONES
+void InvertTile(const double* l, int64_t stride, int64_t size, double* m) {
+  // Row by row: m_i = (e_i - sum over k < i of l_ik m_k) / l_ii.
+  for (int64_t i = 0; i < size; ++i) {
+    double* const row = m + kTile * i;
+    row[i] = 1.0;
+    for (int64_t k = 0; k < i; ++k) {
+      const double factor = l[stride * k + i];
+      const double* const other = m + kTile * k;
+      for (int64_t c = 0; c <= k; ++c) {
+        row[c] -= factor * other[c];
+      }
+    }
+    for (int64_t c = 0; c <= i; ++c) {
+      row[c] /= l[stride * i + i];
+    }
+  }
+}
+InverseTile MakeInverseTile(const double* l, int64_t stride, int64_t size) {
+  double m[kTile * kTile] = {};  // row by row
+  InvertTile(l, stride, size, m);
+  InverseTile inverse;
+  for (int64_t i = 0; i < kTile; ++i) {
+    for (int64_t c = 0; c < kTile; ++c) {
+      const double value = m[kTile * i + c];
+      const int64_t at = kStrip * (c / kLanes) + kLanes * i + c % kLanes;
+      inverse.columns[at] = value;
+      inverse.minus_columns[at] = -value;
+    }
+  }
+  return inverse;
 }
 
 bool IsZero(const double* x, int64_t n) {
@@ -197,6 +294,7 @@ CERES_EXT_SIMD_CLONES void SubtractProducts(const double* l,
       }
     }
     for (int r = 0; r < kRows; ++r) {
+#pragma omp simd
       for (int lane = 0; lane < kLanes; ++lane) {
         x[kRightHandSides * r + v + lane] -= sum[r][lane];
       }
@@ -253,6 +351,16 @@ void SolveTile(const double* l,
   }
 }
 
+// Packs `count` columns of n values side by side, and zeros behind them.
+void PackGroup(const double* x, int64_t n, int64_t count, double* group) {
+  std::fill_n(group, kRightHandSides * n, 0.0);
+  for (int64_t q = 0; q < count; ++q) {
+    for (int64_t i = 0; i < n; ++i) {
+      group[kRightHandSides * i + q] = x[n * q + i];
+    }
+  }
+}
+
 }  // namespace
 
 Status HostDenseCholesky::Setup(int64_t n, HostMachine* machine) {
@@ -261,14 +369,18 @@ Status HostDenseCholesky::Setup(int64_t n, HostMachine* machine) {
   stride_ = Stride(n);
   a_ = nullptr;
   failed_order_ = 0;
-  is_zero_.resize(static_cast<size_t>((n + kTile - 1) / kTile));
-  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(kStrip * NumStrips(n), &panel_));
+  is_inverted_ = false;
+  const int64_t num_tiles = (n + kTile - 1) / kTile;
+  is_zero_.resize(static_cast<size_t>(num_tiles));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine->Allocate(kTile * kTile * num_tiles, &panel_));
   return machine->Allocate(kTile * kTile, &diagonal_);
 }
 
 Status HostDenseCholesky::QueueFactorization(double* a) {
   a_ = a;
   failed_order_ = 0;
+  is_inverted_ = false;
   for (int64_t k = 0; k < n_; k += kTile) {
     FactorPanel(k);
     if (failed_order_ != 0) {
@@ -341,14 +453,13 @@ void HostDenseCholesky::UpdateRest(int64_t k) {
                      std::min(kStripsPerTile, NumStrips(n_ - row)),
                      std::min(kTile, n_ - column),
                      i == j,
-                     stride_,
-                     a_ + stride_ * column + row);
+                     {a_ + stride_ * column + row, kLanes, stride_});
         }
       });
 }
 
 Status HostDenseCholesky::Solve(const double* b, double* x) {
-  if (a_ == nullptr) {
+  if (a_ == nullptr || is_inverted_) {
     return {StatusCode::kInvalidArgument, "There is no factor to solve with."};
   }
   if (x != b) {
@@ -420,6 +531,9 @@ Status HostDenseCholesky::SolveColumns(int64_t num_columns,
   if (a_ == nullptr) {
     return {StatusCode::kInvalidArgument, "There is no factor to solve with."};
   }
+  if (is_inverted_) {
+    return MultiplyByInverse(num_columns, x);
+  }
   const int64_t num_groups =
       (num_columns + kRightHandSides - 1) / kRightHandSides;
   const int64_t group_size = kRightHandSides * n_;
@@ -433,12 +547,7 @@ Status HostDenseCholesky::SolveColumns(int64_t num_columns,
           double* const from = x + n_ * kRightHandSides * g;
           const int64_t count =
               std::min(kRightHandSides, num_columns - kRightHandSides * g);
-          std::fill_n(group, group_size, 0.0);
-          for (int64_t q = 0; q < count; ++q) {
-            for (int64_t i = 0; i < n_; ++i) {
-              group[kRightHandSides * i + q] = from[n_ * q + i];
-            }
-          }
+          PackGroup(from, n_, count, group);
           SolveGroup(only_from_first, group);
           for (int64_t q = 0; q < count; ++q) {
             for (int64_t i = 0; i < n_; ++i) {
@@ -448,6 +557,155 @@ Status HostDenseCholesky::SolveColumns(int64_t num_columns,
         }
       });
   return {};
+}
+
+Status HostDenseCholesky::MultiplyByInverse(int64_t num_columns, double* x) {
+  HostBuffer<double> group;
+  HostBuffer<double> product;
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(kRightHandSides * n_, &group));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(kRightHandSides * n_, &product));
+  for (int64_t first = 0; first < num_columns; first += kRightHandSides) {
+    const int64_t count = std::min(kRightHandSides, num_columns - first);
+    PackGroup(x + n_ * first, n_, count, group.data());
+    // The rows of Z are its columns.
+    machine_->context()->ParallelFor(
+        n_, kTile, [&](int64_t begin, int64_t end) {
+          double* const rows = product.data() + kRightHandSides * begin;
+          std::fill_n(rows, kRightHandSides * (end - begin), 0.0);
+          SubtractAllProducts(a_ + stride_ * begin,
+                              stride_,
+                              1,
+                              n_,
+                              end - begin,
+                              group.data(),
+                              rows);
+          for (int64_t q = 0; q < count; ++q) {
+            for (int64_t i = begin; i < end; ++i) {
+              x[n_ * (first + q) + i] =
+                  -product.data()[kRightHandSides * i + q];
+            }
+          }
+        });
+  }
+  return {};
+}
+
+// Z L = L'^-1, whose columns k, for an L of two rows and columns of blocks with
+// the inverse Z of the second,
+//
+//   Z_21 = -Z_22 Y,   Z_11 = M'M - Y'Z_21,   Y = L_21 M,   M = L_11^-1.
+//
+// As Z is symmetric, it is whole behind the panel, and panels go from the last
+// to the first (Bientinesi, Gunter and van de Geijn, Families of Algorithms
+// Related to the Inversion of a Symmetric Positive Definite Matrix, 2008).
+Status HostDenseCholesky::Invert() {
+  if (a_ == nullptr || failed_order_ != 0 || is_inverted_) {
+    return {StatusCode::kInvalidArgument, "There is no factor to invert."};
+  }
+  for (int64_t k = (n_ - 1) / kTile * kTile; k >= 0; k -= kTile) {
+    InvertPanel(k);
+  }
+  is_inverted_ = true;
+  return {};
+}
+
+void HostDenseCholesky::InvertPanel(int64_t k) {
+  constexpr int64_t kTileValues = kTile * kTile;
+  const int64_t size = std::min(kTile, n_ - k);
+  double* const tile = a_ + stride_ * k + k;
+  const InverseTile m = MakeInverseTile(tile, stride_, size);
+  const int64_t first = k + kTile;
+  const int64_t num_tiles = (n_ - first + kTile - 1) / kTile;
+  // Y'
+  machine_->context()->ParallelFor(
+      num_tiles, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t) {
+          const int64_t row = first + kTile * t;
+          const int64_t num_rows = std::min(kTile, n_ - row);
+          const double* const l = a_ + stride_ * k + row;
+          bool is_zero = true;
+          for (int64_t c = 0; c < kTile && is_zero; ++c) {
+            is_zero = IsZero(l + stride_ * c, num_rows);
+          }
+          is_zero_[static_cast<size_t>(t)] = is_zero ? 1 : 0;
+          if (is_zero) {
+            continue;
+          }
+          double* const y = panel_.data() + kTileValues * t;
+          std::fill_n(y, kTileValues, 0.0);
+          UpdateTile(m.minus_columns,
+                     {l, 1, stride_, kTile},
+                     kStripsPerTile,
+                     num_rows,
+                     {y, kStrip, kLanes});
+        }
+      });
+  std::vector<int64_t> tiles;  // of Y that are not zero
+  for (int64_t t = 0; t < num_tiles; ++t) {
+    if (is_zero_[static_cast<size_t>(t)] == 0) {
+      tiles.push_back(t);
+    }
+  }
+  // Z_21' = -Y'Z_22, and its transpose.
+  constexpr int64_t kColumnsAtOnce = 32;
+  machine_->context()->ParallelFor(
+      n_ - first, kColumnsAtOnce, [&](int64_t begin, int64_t end) {
+        const int64_t column = first + begin;
+        double z[kTile * kColumnsAtOnce] = {};
+        for (const int64_t t : tiles) {
+          const int64_t row = first + kTile * t;
+          UpdateTile(panel_.data() + kTileValues * t,
+                     {a_ + stride_ * column + row,
+                      stride_,
+                      1,
+                      std::min(kTile, n_ - row)},
+                     kStripsPerTile,
+                     end - begin,
+                     {z, kLanes, kTile});
+        }
+        for (int64_t c = 0; c < end - begin; ++c) {
+          std::copy_n(z + kTile * c, kTile, a_ + stride_ * (column + c) + k);
+        }
+        for (int64_t r = 0; r < kTile; ++r) {
+          for (int64_t c = 0; c < end - begin; ++c) {
+            a_[stride_ * (k + r) + column + c] = z[kTile * c + r];
+          }
+        }
+      });
+  // Z_11, a strip of columns from its diagonal down, and its transpose.
+  machine_->context()->ParallelFor(
+      NumStrips(size), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t s = begin; s < end; ++s) {
+          double* const z = tile + (stride_ + 1) * kLanes * s;
+          const int64_t num_strips = NumStrips(size) - s;
+          const int64_t num_columns = std::min(kLanes, size - kLanes * s);
+          for (int64_t c = 0; c < num_columns; ++c) {
+            std::fill_n(z + stride_ * c, kLanes * num_strips, 0.0);
+          }
+          UpdateTile(m.columns + kStrip * s,
+                     m.minus_columns + kStrip * s,
+                     num_strips,
+                     num_columns,
+                     /*is_diagonal=*/false,
+                     {z, kLanes, stride_});
+          for (const int64_t t : tiles) {
+            const int64_t row = first + kTile * t;
+            UpdateTile(panel_.data() + kTileValues * t + kStrip * s,
+                       {a_ + stride_ * (k + kLanes * s) + row,
+                        stride_,
+                        1,
+                        std::min(kTile, n_ - row)},
+                       num_strips,
+                       num_columns,
+                       {z, kLanes, stride_});
+          }
+          for (int64_t c = 0; c < num_columns; ++c) {
+            for (int64_t r = c + 1; r < size - kLanes * s; ++r) {
+              z[stride_ * r + c] = z[stride_ * c + r];
+            }
+          }
+        }
+      });
 }
 
 }  // namespace ceres_ext::kernels

@@ -9,6 +9,7 @@
 //   if (status.ok()) status = cholesky.Solve(b, x);
 //   int64_t failed_order = 0;
 //   if (status.ok()) status = cholesky.ReadFailedOrder(&failed_order);
+//   if (status.ok()) status = cholesky.Invert();  // a = A^-1
 //
 // A matrix is n x n doubles, column-major with Stride(n) from column to column;
 // what is above its diagonal has no meaning, zeros are behind its columns.
@@ -56,10 +57,19 @@ class HostDenseCholesky {
   // x = A^-1 x, n x num_columns values, column-major without gaps. Columns that
   // begin with zeros, next to each other, take less time. only_from_first: of a
   // column only what is from its first value on that is not zero is wanted; the
-  // rest is of no meaning.
+  // rest is of no meaning. After Invert all is computed.
   Status SolveColumns(int64_t num_columns, bool only_from_first, double* x);
+  // Replaces the factor by A^-1, both triangles of it, symmetric to the bit.
+  // After that SolveColumns alone may be called, until the next factorisation.
+  // Takes no memory. 2/3 n^3 flops, fewer where tiles of the factor are zero.
+  Status Invert();
 
  private:
+  // Replaces L in the columns of the panel that begins with column k by those
+  // of Z = A^-1, where all of Z behind the panel is there.
+  void InvertPanel(int64_t k);
+  // x = Z x
+  Status MultiplyByInverse(int64_t num_columns, double* x);
   // The same for as many columns as are solved for at once, row by row.
   void SolveGroup(bool only_from_first, double* x) const;
   // Factorises the columns of the panel that begins with column k.
@@ -72,7 +82,9 @@ class HostDenseCholesky {
   int64_t stride_ = 0;
   double* a_ = nullptr;  // the caller's
   int64_t failed_order_ = 0;
-  // Rows of the panel in strips of 8 rows, each column by column.
+  bool is_inverted_ = false;
+  // Rows of the panel in strips of 8 rows, each column by column. Invert: tiles
+  // of rows in strips of 8 columns, each row by row.
   HostBuffer<double> panel_;
   HostBuffer<double> diagonal_;         // L of the panel's own rows, row by row
   std::vector<unsigned char> is_zero_;  // of each tile of the panel

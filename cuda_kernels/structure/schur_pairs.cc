@@ -120,6 +120,30 @@ int64_t SchurPairsBuilder::ForecastBytes(int64_t* build_bytes) const {
   bytes += kDouble * num_partial;
   *build_bytes =
       std::max(int64_t{0}, *build_bytes - of_sums - kDouble * num_partial);
+  return bytes + ListBytes();
+}
+
+int64_t SchurPairsBuilder::ForecastBytesOfW() const {
+  constexpr int64_t kId = sizeof(int32_t);
+  constexpr int64_t kOffset = sizeof(int64_t);
+  int64_t bytes = static_cast<int64_t>(sizeof(double)) *
+                  (w_families_.num_values() + crossing_families_.num_values());
+  for (const Pairs& pairs : pairs_) {
+    if (pairs.f_block.empty()) {
+      continue;
+    }
+    bytes += (3 * kId + kOffset) * static_cast<int64_t>(pairs.f_block.size()) +
+             kOffset * static_cast<int64_t>(pairs.point_begin.size() +
+                                            pairs.camera_begin.size());
+  }
+  return bytes + ListBytes();
+}
+
+int64_t SchurPairsBuilder::ListBytes() const {
+  constexpr int64_t kDouble = sizeof(double);
+  constexpr int64_t kId = sizeof(int32_t);
+  constexpr int64_t kOffset = sizeof(int64_t);
+  int64_t bytes = 0;
   for (const BatchLists& batch : batches_) {
     for (const auto* lists : {&batch.pair_lists, &batch.crossing_lists}) {
       int64_t sums = 0;

@@ -97,6 +97,8 @@ class SchurPairsBuilder {
   // crossings on a device, within a few per cent. *build_bytes: beside that,
   // while PairIndex is set up.
   int64_t ForecastBytes(int64_t* build_bytes) const;
+  // The same without couplings and W Vi, and nothing beside it.
+  int64_t ForecastBytesOfW() const;
 
   // After Build, of one E family; empty if it has no pairs.
   const Pairs& pairs(int e_family) const { return pairs_[e_family]; }
@@ -140,6 +142,7 @@ class SchurPairsBuilder {
   int FamilyOf(int32_t f_block) const;
   Status BuildPairs(int e_family);
   Status BuildCrossings();
+  int64_t ListBytes() const;  // of all batches
 
   const BlockFamilies e_;
   const BlockFamilies f_;

@@ -265,13 +265,17 @@ ExitCode Run() {
                                &error));
   }
   if (!FLAGS_report_json.empty()) {
+    std::vector<std::pair<std::string, std::string>> parts;
+    if (has_covariance) {
+      parts.emplace_back("covariance", CovarianceJson(covariance));
+    }
     check_written(WriteTextFile(
         FLAGS_report_json,
         SolveReportJson(reported,
                         FlagValues(BundleAdjusterProgram().flag_groups),
                         times,
                         summary,
-                        has_covariance ? CovarianceJson(covariance) : ""),
+                        parts),
         &error));
   }
   if (!FLAGS_report_html.empty()) {

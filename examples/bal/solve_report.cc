@@ -125,7 +125,7 @@ std::string SolveReportJson(
     const std::vector<std::pair<std::string, std::string>>& flags,
     const SolveTimes& times,
     const ceres_ext::Summary& summary,
-    const std::string& covariance) {
+    const std::vector<std::pair<std::string, std::string>>& parts) {
   Json json;
   json["format"] = problem.format;
   json["problem"]["input"] = problem.input;
@@ -143,8 +143,8 @@ std::string SolveReportJson(
   for (const auto& [name, cost] : problem.recomputed_costs) {
     json["recomputed_costs"][name] = cost;
   }
-  if (!covariance.empty()) {
-    json["covariance"] = Json::parse(covariance);
+  for (const auto& [name, part] : parts) {
+    json[name] = Json::parse(part);
   }
   json["iterations"] = Json::array();
   for (const ceres::IterationSummary& iteration : summary.iterations) {

@@ -31,14 +31,14 @@ struct SolveTimes {
 };
 
 // One solve as JSON, for scripts and tables. docs/programs.md lists the
-// fields. Numbers that are not finite are null. covariance: CovarianceJson, or
-// empty.
+// fields. Numbers that are not finite are null. `parts` are names and values of
+// further fields, as JSON.
 std::string SolveReportJson(
     const ReportedProblem& problem,
     const std::vector<std::pair<std::string, std::string>>& flags,
     const SolveTimes& times,
     const ceres_ext::Summary& summary,
-    const std::string& covariance);
+    const std::vector<std::pair<std::string, std::string>>& parts);
 
 }  // namespace ceres_ext::bal
 

@@ -8,14 +8,11 @@
 #include <cmath>
 #include <cstdint>
 #include <iostream>
-#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ceres/ordered_groups.h"
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres/types.h"
@@ -36,6 +33,8 @@
 #include "examples/colmap/colmap_covariance.h"
 #include "examples/colmap/colmap_origin.h"
 #include "examples/colmap/colmap_problem.h"
+#include "examples/colmap/survey.h"
+#include "examples/colmap/survey_report.h"
 #include "gflags/gflags.h"
 #include "problem_io/bal_writer.h"
 #include "problem_io/colmap_model.h"
@@ -56,8 +55,18 @@ DEFINE_string(output_type, "auto",
 DEFINE_bool(refine_focal_length, true, "Refine focal lengths.");
 DEFINE_bool(refine_principal_point, false, "Refine principal points.");
 DEFINE_bool(refine_extra_params, true, "Refine coefficients of distortion.");
+DEFINE_bool(refine_rig_from_world, true,
+            "Refine the poses of frames, or of images if there are no frames.");
+DEFINE_bool(refine_sensor_from_rig, true,
+            "Refine the poses of sensors in rigs of several sensors.");
+DEFINE_bool(constant_rig_from_world_rotation, false,
+            "Refine only the translations of the poses of frames.");
+DEFINE_bool(refine_points3D, true, "Refine points.");
+DEFINE_int32(min_track_length, 0,
+             "Leave out points that fewer images see.");
 DEFINE_string(loss_function_type, "TRIVIAL",
-              "Loss of each reprojection error: TRIVIAL, CAUCHY.");
+              "Loss of each reprojection error: TRIVIAL, SOFT_L1, CAUCHY, "
+              "HUBER.");
 DEFINE_double(loss_function_scale, 1.0,
               "Residual size, in pixels, above which the loss stops being "
               "quadratic.");
@@ -69,6 +78,20 @@ DEFINE_string(origin, "auto",
               "Origin of the coordinates of the solve: auto (the centre of the "
               "scene, if that is far from zero: more than 20 times the scene's "
               "extent), none (zero), or X,Y,Z. Files keep their coordinates.");
+
+DEFINE_string(gcp, "",
+              "Control and check points, lines of ID X Y Z SIGMA; 'Survey' in "
+              "docs/programs.md has the formats of this and the next two.");
+DEFINE_string(gcp_observations, "",
+              "Measurements of the points of --gcp, lines of ID IMAGE x y.");
+DEFINE_string(positions, "",
+              "Positions of cameras, lines of IMAGE X Y Z SIGMA.");
+DEFINE_string(georeference, "auto",
+              "Brings the model into the frame of --gcp and --positions by a "
+              "similarity: auto (unless it is near), always, never.");
+DEFINE_bool(skip_missing_images, false,
+            "Ignore lines of --gcp_observations and --positions whose images "
+            "the model does not have.");
 
 DEFINE_string(covariance_gauge, "inner",
               "Gauge of --covariance: inner (inner constraints), "
@@ -97,7 +120,8 @@ report.
 Exit codes:
   0  the solution is usable
   1  a flag is unknown or has a value that is not accepted
-  2  the model could not be read
+  2  the model, --gcp, --gcp_observations or --positions could not be read, or
+     these do not fit the model
   3  the solve failed (the report or a message says why), or --covariance did
   4  an output could not be written; the others are
   5  SIGINT, SIGTERM or SIGHUP ended the solve early; the solution so far is
@@ -111,10 +135,21 @@ bal::AdjusterProgram Program() {
         "refine_focal_length",
         "refine_principal_point",
         "refine_extra_params",
+        "refine_rig_from_world",
+        "refine_sensor_from_rig",
+        "constant_rig_from_world_rotation",
+        "refine_points3D",
+        "min_track_length",
         "loss_function_type",
         "loss_function_scale",
         "split_pose",
         "origin"}},
+      {"Survey",
+       {"gcp",
+        "gcp_observations",
+        "positions",
+        "georeference",
+        "skip_missing_images"}},
       {"Output", {"output_path", "output_type", "covariance_gauge"}},
       {"Solver", {}},
       {"Linear solver", {}},
@@ -148,6 +183,7 @@ struct AdjusterOptions {
   ceres_ext::Options ext;
   OutputType output_type = OUTPUT_AS_INPUT;
   CovarianceGauge covariance_gauge = COVARIANCE_GAUGE_INNER;
+  GeoreferenceMode georeference = GEOREFERENCE_AUTO;
 };
 
 bool ParseOrigin(AdjusterOptions* options, std::string* error) {
@@ -197,14 +233,22 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
   problem.refine_focal_length = FLAGS_refine_focal_length;
   problem.refine_principal_point = FLAGS_refine_principal_point;
   problem.refine_extra_params = FLAGS_refine_extra_params;
+  problem.refine_rig_from_world = FLAGS_refine_rig_from_world;
+  problem.refine_sensor_from_rig = FLAGS_refine_sensor_from_rig;
+  problem.constant_rig_from_world_rotation =
+      FLAGS_constant_rig_from_world_rotation;
+  problem.refine_points3D = FLAGS_refine_points3D;
+  problem.min_track_length = FLAGS_min_track_length;
   problem.loss_scale = FLAGS_loss_function_scale;
   options->solver.max_num_iterations = FLAGS_max_num_iterations;
-  return bal::ParseEnum<LossType>(
-             "loss_function_type",
-             FLAGS_loss_function_type,
-             {{"TRIVIAL", LOSS_TRIVIAL}, {"CAUCHY", LOSS_CAUCHY}},
-             &problem.loss,
-             error) &&
+  return bal::ParseEnum<LossType>("loss_function_type",
+                                  FLAGS_loss_function_type,
+                                  {{"TRIVIAL", LOSS_TRIVIAL},
+                                   {"SOFT_L1", LOSS_SOFT_L1},
+                                   {"CAUCHY", LOSS_CAUCHY},
+                                   {"HUBER", LOSS_HUBER}},
+                                  &problem.loss,
+                                  error) &&
          bal::ParseEnum<OutputType>("output_type",
                                     FLAGS_output_type,
                                     {{"auto", OUTPUT_AS_INPUT},
@@ -219,30 +263,16 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
               {"as_solved", COVARIANCE_GAUGE_AS_GIVEN}},
              &options->covariance_gauge,
              error) &&
+         bal::ParseEnum<GeoreferenceMode>("georeference",
+                                          FLAGS_georeference,
+                                          {{"auto", GEOREFERENCE_AUTO},
+                                           {"always", GEOREFERENCE_ALWAYS},
+                                           {"never", GEOREFERENCE_NEVER}},
+                                          &options->georeference,
+                                          error) &&
          ParseOrigin(options, error) &&
          bal::SolverOptionsFromFlags(&options->solver, &options->ext, error) &&
          options->solver.IsValid(error);
-}
-
-// If images see most of the points, Ceres eliminates some images and keeps
-// points. With many points images do not, and an ordering takes a second per
-// million points.
-constexpr size_t kMaxOrderedPoints = 50000;
-
-// Returns an ordering that eliminates the points.
-std::shared_ptr<ceres::ParameterBlockOrdering> PointsFirst(
-    const ceres::Problem& problem, const Model& model) {
-  auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
-  std::vector<double*> blocks;
-  problem.GetParameterBlocks(&blocks);
-  std::set<const double*> points;
-  for (const Point3D& point : model.points) {
-    points.insert(point.xyz);
-  }
-  for (double* block : blocks) {
-    ordering->AddElementToGroup(block, points.count(block) > 0 ? 0 : 1);
-  }
-  return ordering;
 }
 
 bool WritePly(const std::string& path,
@@ -278,6 +308,14 @@ ExitCode CheckOutputs(const std::vector<std::string>& inputs,
   for (const std::string& path : inputs) {
     input_files.push_back({"input_path", path});
   }
+  for (const auto& [flag, path] :
+       {std::pair("gcp", FLAGS_gcp),
+        std::pair("gcp_observations", FLAGS_gcp_observations),
+        std::pair("positions", FLAGS_positions)}) {
+    if (!path.empty()) {
+      input_files.push_back({flag, path});
+    }
+  }
   if (!bal::CheckDistinct(outputs, input_files, error)) {
     return bal::EXIT_USAGE;
   }
@@ -295,6 +333,7 @@ ExitCode CheckOutputs(const std::vector<std::string>& inputs,
 bool FindCovariance(const AdjusterOptions& options,
                     const double* origin,
                     Model* model,
+                    Survey* survey,
                     bal::CovarianceReport* report,
                     std::string* error) {
   CovarianceOptions covariance;
@@ -303,9 +342,10 @@ bool FindCovariance(const AdjusterOptions& options,
   covariance.scale = bal::CovarianceScaleFromFlags();
   covariance.ext = options.ext;
   ProblemOptions problem = options.problem;
-  problem.fix_gauge = options.covariance_gauge != COVARIANCE_GAUGE_INNER;
+  problem.fix_gauge =
+      problem.fix_gauge && options.covariance_gauge != COVARIANCE_GAUGE_INNER;
   return ComputeModelCovariance(
-      covariance, problem, origin, model, report, error);
+      covariance, problem, origin, model, survey, report, error);
 }
 
 ExitCode Run() {
@@ -326,7 +366,32 @@ ExitCode Run() {
             << " points, " << model.point_index.size() << " 2D points, as "
             << (model.format == MODEL_BINARY ? "binary" : "text")
             << ", read in " << times.read_in_seconds << " s" << std::endl;
+  if (options.problem.split_pose && HasOtherSensors(model)) {
+    return Fail(bal::EXIT_USAGE,
+                "--split_pose: expected a model without rigs of several "
+                "sensors, found " +
+                    FLAGS_input_path);
+  }
+  const std::vector<Camera> start_cameras = model.cameras;
   const std::vector<std::string> inputs = ModelFiles(FLAGS_input_path, model);
+  Survey survey;
+  if (!survey.Read({FLAGS_gcp,
+                    FLAGS_gcp_observations,
+                    FLAGS_positions,
+                    FLAGS_skip_missing_images},
+                   options.problem,
+                   model,
+                   &error) ||
+      !survey.Georeference(options.georeference, &model, &error)) {
+    return Fail(bal::EXIT_INPUT, error);
+  }
+  if (!survey.is_empty() && HasOtherSensors(model)) {
+    return Fail(bal::EXIT_USAGE,
+                "--gcp, --positions: expected a model without rigs of several "
+                "sensors, found " +
+                    FLAGS_input_path);
+  }
+  options.problem.fix_gauge = !survey.has_control();
   if (options.output_type != OUTPUT_AS_INPUT) {
     model.format =
         options.output_type == OUTPUT_BINARY ? MODEL_BINARY : MODEL_TEXT;
@@ -357,24 +422,25 @@ ExitCode Run() {
               << bal::NumberText(options.origin[2]) << " (--origin)"
               << std::endl;
   }
-  const auto build = [&options](Model* of, ceres::Problem* problem) {
+  survey.SetStart(moved.has_value() ? options.origin : nullptr, model);
+  const auto build = [&options](
+                         Model* of, Survey* control, ceres::Problem* problem) {
     BuildProblem(options.problem, of, problem);
-    if (ceres::IsSchurType(options.solver.linear_solver_type) &&
-        of->points.size() <= kMaxOrderedPoints) {
-      options.solver.linear_solver_ordering = PointsFirst(*problem, *of);
-    }
+    control->AddTo(options.problem, of, problem);
+    OrderPointsFirst(*problem, *of, control->ControlBlocks(), &options.solver);
   };
   if (FLAGS_warm_up) {
     Model same = model;
+    Survey same_survey = survey;
     ceres::Problem problem;
-    build(&same, &problem);
+    build(&same, &same_survey, &problem);
     bal::WarmUp(options.ext);
     ceres_ext::Summary ignored;
     Solve(options.solver, options.ext, &problem, &ignored);
     start = std::chrono::steady_clock::now();
   }
   ceres::Problem problem;
-  build(&model, &problem);
+  build(&model, &survey, &problem);
   times.build_in_seconds = bal::SecondsSince(start);
   bal::InterruptCallback interrupt;
   options.solver.callbacks.push_back(&interrupt);
@@ -383,17 +449,22 @@ ExitCode Run() {
   Solve(options.solver, options.ext, &problem, &summary);
   bal::SetSignalPhase(bal::SIGNAL_WAITS);
   const bool was_interrupted = interrupt.WasInterrupted(&summary);
-  std::cout << summary.FullReport() << std::endl;
+  const std::vector<RunawayFocalLength> runaways =
+      FindRunawayFocalLengths(start_cameras, model);
+  std::cout << summary.FullReport() << std::endl << RunawayText(runaways);
 
   bal::CovarianceReport covariance;
   bool has_covariance = false;
   if (summary.IsSolutionUsable()) {
+    SetPosesOfSensors(&model);
     UpdateErrors(&model);
+    survey.SetResult(model);
     if (!FLAGS_covariance.empty()) {
       has_covariance =
           FindCovariance(options,
                          moved.has_value() ? options.origin : nullptr,
                          &model,
+                         survey.is_empty() ? nullptr : &survey,
                          &covariance,
                          &error);
       if (!has_covariance) {
@@ -410,6 +481,7 @@ ExitCode Run() {
       check_written(
           bal::WriteCovarianceFile(FLAGS_covariance, covariance, &error));
     }
+    std::cout << SurveyText(survey);
     if (!FLAGS_final_ply.empty()) {
       check_written(
           WritePly(FLAGS_final_ply,
@@ -427,16 +499,24 @@ ExitCode Run() {
       {{"num_cameras", size(model.cameras)},
        {"num_images", size(model.images)},
        {"num_points", size(model.points)},
-       {"num_observations", size(model.track_elements)}}};
+       {"num_observations", size(model.track_elements)},
+       {"num_runaway_focal_lengths", size(runaways)}}};
+  const bool has_survey = summary.IsSolutionUsable() && !survey.is_empty();
   if (!FLAGS_report_json.empty()) {
+    std::vector<std::pair<std::string, std::string>> parts;
+    if (has_covariance) {
+      parts.emplace_back("covariance", bal::CovarianceJson(covariance));
+    }
+    if (has_survey) {
+      parts.emplace_back("survey", SurveyJson(survey));
+    }
     check_written(bal::WriteTextFile(
         FLAGS_report_json,
-        bal::SolveReportJson(
-            reported,
-            bal::FlagValues(Program().flag_groups),
-            times,
-            summary,
-            has_covariance ? bal::CovarianceJson(covariance) : ""),
+        bal::SolveReportJson(reported,
+                             bal::FlagValues(Program().flag_groups),
+                             times,
+                             summary,
+                             parts),
         &error));
   }
   if (!FLAGS_report_html.empty()) {
@@ -446,7 +526,8 @@ ExitCode Run() {
             reported,
             times,
             summary,
-            has_covariance ? bal::CovarianceSection(covariance) : ""),
+            (has_survey ? SurveySection(survey) : "") +
+                (has_covariance ? bal::CovarianceSection(covariance) : "")),
         &error));
   }
   check_written(bal::FlushStandardOutput(&error));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -86,10 +87,14 @@ bool ComputeModelCovariance(const CovarianceOptions& options,
                             const ProblemOptions& problem_options,
                             const double* origin,
                             Model* model,
+                            Survey* survey,
                             bal::CovarianceReport* report,
                             std::string* error) {
   ceres::Problem problem;
   BuildProblem(problem_options, model, &problem);
+  if (survey != nullptr) {
+    survey->AddTo(problem_options, model, &problem);
+  }
   const bool is_split = problem_options.split_pose;
   std::vector<std::pair<const double*, const double*>> pairs;
   std::vector<Blocks> poses;
@@ -118,6 +123,16 @@ bool ComputeModelCovariance(const CovarianceOptions& options,
     if (problem.HasParameterBlock(camera.params)) {
       cameras[camera.model->name].push_back(&camera);
       pairs.emplace_back(camera.params, camera.params);
+    }
+  }
+  if (survey != nullptr) {
+    const std::set<std::pair<const double*, const double*>> earlier(
+        pairs.begin(), pairs.end());
+    for (const auto& pair :
+         survey->CovariancePairs(problem_options, *model, problem)) {
+      if (earlier.count(pair) == 0) {
+        pairs.push_back(pair);
+      }
     }
   }
   Covariance covariance(options);
@@ -180,6 +195,10 @@ bool ComputeModelCovariance(const CovarianceOptions& options,
       values += size * size;
       array->ids.push_back(camera->id);
     }
+  }
+  if (survey != nullptr) {
+    is_there = is_there && survey->SetStandardDeviations(
+                               problem_options, *model, covariance);
   }
   if (!is_there) {
     *error = "a covariance that was asked for is missing";

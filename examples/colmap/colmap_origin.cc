@@ -72,9 +72,15 @@ MovedModel::MovedModel(const double* origin, Model* model) {
       point.xyz[k] -= origin[k];
     }
   }
+  const auto move_pose = [&](double* pose) {
+    translations_.insert(translations_.end(), pose + 4, pose + 7);
+    MoveOrigin<EigenQuaternion>(origin, pose);
+  };
   for (Image& image : model->images) {
-    translations_.insert(translations_.end(), image.pose + 4, image.pose + 7);
-    MoveOrigin<EigenQuaternion>(origin, image.pose);
+    move_pose(image.pose);
+  }
+  for (Frame& frame : model->frames) {
+    move_pose(frame.pose);
   }
 }
 
@@ -90,14 +96,28 @@ void MovedModel::MoveBack(const ceres::Problem& problem, Model* model) const {
     }
   }
   const double back[3] = {-origin_[0], -origin_[1], -origin_[2]};
-  for (size_t i = 0; i < model->images.size(); ++i) {
-    double* const pose = model->images[i].pose;
-    // A pose is one block, or two.
-    if (Varies(problem, pose) || Varies(problem, pose + 4)) {
+  const double* before = translations_.data();
+  const auto move_back = [&](double* pose, bool varies) {
+    if (varies) {
       MoveOrigin<EigenQuaternion>(back, pose);
     } else {
-      std::copy_n(&translations_[3 * i], 3, pose + 4);
+      std::copy_n(before, 3, pose + 4);
     }
+    before += 3;
+  };
+  // A pose is one block, or two.
+  const auto pose_varies = [&](const double* pose) {
+    return Varies(problem, pose) || Varies(problem, pose + 4);
+  };
+  for (Image& image : model->images) {
+    move_back(image.pose,
+              pose_varies(image.pose) ||
+                  (image.sensor >= 0 &&
+                   (pose_varies(FramePose(*model, image.frame)) ||
+                    Varies(problem, SensorPose(model, image)))));
+  }
+  for (Frame& frame : model->frames) {
+    move_back(frame.pose, pose_varies(frame.pose));
   }
 }
 

@@ -29,13 +29,14 @@ class MovedModel {
   // Points X become X - origin, translations t become t + R origin.
   MovedModel(const double* origin, Model* model);
 
-  // The way back. Points and translations that are not in the problem, or
-  // constant in it, get the bits that they had.
+  // The way back, of poses that SetPosesOfSensors has set. Points and
+  // translations that are not in the problem, or constant in it, get the bits
+  // that they had.
   void MoveBack(const ceres::Problem& problem, Model* model) const;
 
  private:
   double origin_[3];
-  // As they were: points, then translations of images.
+  // As they were: points; translations of images, then of frames.
   std::vector<double> points_;
   std::vector<double> translations_;
 };

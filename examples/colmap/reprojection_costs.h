@@ -21,6 +21,18 @@ struct ReprojectionCosts {
                                 typename Error::SplitBlockSizes>;
 };
 
+// Images of other sensors than the reference of their rig, whose
+// sensor_from_rig varies or not, with poses in one block.
+template <typename CameraModel>
+struct RigReprojectionCosts {
+  using Error = RigReprojectionError<CameraModel, EigenQuaternion>;
+  using Cost = CostFunctionFor<DeviceAutoDiffCostFunction, Error>;
+  using ConstantError =
+      ConstantRigReprojectionError<CameraModel, EigenQuaternion>;
+  using ConstantCost =
+      CostFunctionFor<DeviceAutoDiffCostFunction, ConstantError>;
+};
+
 }  // namespace ceres_ext::colmap
 
 #endif  // CERES_EXT_EXAMPLES_COLMAP_REPROJECTION_COSTS_H_

@@ -16,12 +16,17 @@
 This refines bal.cameras and bal.points in place.
 """
 
+from __future__ import annotations
+
+import glob
 import os
+import sys
 import typing
 
 import numpy
 import numpy.typing
 
+from . import colmap
 from ._ceres_ext import (
     ArctanLoss,
     ArrayProblem,
@@ -37,7 +42,6 @@ from ._ceres_ext import (
     LossFunction,
     Manifold,
     ProblemSummary,
-    ProductManifold,
     QuaternionManifold,
     ScaledLoss,
     SoftLOneLoss,
@@ -52,11 +56,18 @@ from ._ceres_ext import (
     __version__,
     _covariance,
     _evaluate,
+    _product_manifold,
     _read_bal,
+    _set_cuda_library_folders,
     _write_bal,
     solve,
     solve_batch,
 )
+
+if typing.TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._ceres_ext import OptionValues
 
 __all__ = [
     "ArctanLoss",
@@ -78,6 +89,7 @@ __all__ = [
     "ProblemSummary",
     "ProductManifold",
     "QuaternionManifold",
+    "SavedSummary",
     "ScaledLoss",
     "SoftLOneLoss",
     "SolverOptions",
@@ -89,13 +101,27 @@ __all__ = [
     "TukeyLoss",
     "WindowSolver",
     "__version__",
+    "colmap",
     "covariance",
     "evaluate",
+    "print_progress",
     "read_bal",
     "solve",
     "solve_batch",
     "write_bal",
 ]
+
+
+# NVIDIA's packages, ceres-ext[exact] and ceres-ext[sparse].
+_set_cuda_library_folders(
+    [
+        folder
+        for entry in sys.path
+        for folder in sorted(
+            glob.glob(os.path.join(glob.escape(entry), "nvidia", "*", "lib"))
+        )
+    ]
+)
 
 
 class Evaluation(typing.NamedTuple):
@@ -118,7 +144,7 @@ def evaluate(
     apply_loss_function: bool = True,
     residuals: bool = True,
     gradient: bool = False,
-    **values: object,
+    **values: Unpack[OptionValues],
 ) -> Evaluation:
     """Evaluates the problem at the values of its arrays, without solving it.
 
@@ -133,6 +159,69 @@ def evaluate(
         *_evaluate(
             problem, options, apply_loss_function, residuals, gradient, **values
         )
+    )
+
+
+def ProductManifold(
+    first: QuaternionManifold, second: SubsetManifold | EuclideanManifold
+) -> Manifold:
+    """A quaternion w, x, y, z and the values after it, as a camera of 10 values
+    has them: with a SubsetManifold some of these are constant."""
+    manifold = _product_manifold(first, second)
+    # It is pickled by this.
+    setattr(manifold, "_maker", (ProductManifold, (first, second)))
+    return manifold
+
+
+class SavedSummary:
+    """A Summary, BatchSummary, ProblemSummary or IterationSummary that was pickled.
+
+    It has the same attributes, and the same methods without arguments.
+    """
+
+    def __init__(self, values: dict[str, typing.Any], results: dict[str, object]):
+        self._values = values
+        self._results = results
+
+    def __getattr__(self, name: str) -> typing.Any:
+        if name.startswith("_"):  # while it is unpickled itself
+            raise AttributeError(name)
+        if name in self._results:
+            return lambda: self._results[name]
+        if name in self._values:
+            return _restored(self._values[name])
+        raise AttributeError(name)
+
+    def to_dict(self) -> dict[str, typing.Any]:
+        """All attributes by name, as plain values."""
+        return self._values
+
+    def __repr__(self) -> str:
+        return f"<ceres_ext.SavedSummary: {self._results.get('brief_report', '')}>"
+
+
+def _restored(value: typing.Any) -> typing.Any:
+    if isinstance(value, dict):
+        return SavedSummary(value, {})
+    if isinstance(value, list):
+        return [_restored(one) for one in value]
+    return value
+
+
+def print_progress(iteration: IterationSummary) -> None:
+    """A callback that prints a line for each iteration, in a notebook too.
+
+    ceres_ext.solve(problem, callback=ceres_ext.print_progress)
+    """
+    if iteration.iteration == 0:
+        print("iter          cost   change    |step|    radius  linear   seconds")
+    print(
+        f"{iteration.iteration:4} {iteration.cost:13.6e} "
+        f"{iteration.cost_change:8.1e} {iteration.step_norm:9.2e} "
+        f"{iteration.trust_region_radius:9.2e} "
+        f"{iteration.linear_solver_iterations:7} "
+        f"{iteration.cumulative_time_in_seconds:9.3f}",
+        flush=True,
     )
 
 
@@ -172,7 +261,7 @@ def covariance(
     damping: typing.Sequence[float] = (),
     method: str = "auto",
     pcg_tolerance: float = 1e-10,
-    **values: object,
+    **values: Unpack[OptionValues],
 ) -> Covariance:
     """Computes covariances at the values of the arrays, without solving.
 

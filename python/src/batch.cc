@@ -295,8 +295,10 @@ class Solver {
 };
 
 void AddSummaries(nb::module_* module) {
-  nb::class_<ProblemSummary>(
-      *module, "ProblemSummary", "Result of one problem of a batch.")
+  nb::class_<ProblemSummary> of_problem(
+      *module, "ProblemSummary", "Result of one problem of a batch.");
+  AddSummaryMethods(&of_problem, {"is_solution_usable"});
+  of_problem
       .def_prop_ro(
           "termination_type",
           [](const ProblemSummary& self) {
@@ -324,8 +326,10 @@ void AddSummaries(nb::module_* module) {
       .def("is_solution_usable",
            &ProblemSummary::IsSolutionUsable,
            "True if the arrays hold a solution; otherwise they are unchanged.");
-  nb::class_<BatchSummary>(
-      *module, "BatchSummary", "Result of a batch. Times are in seconds.")
+  nb::class_<BatchSummary> of_batch(
+      *module, "BatchSummary", "Result of a batch. Times are in seconds.");
+  AddSummaryMethods(&of_batch, {"brief_report"});
+  of_batch
       .def_ro("problems",
               &BatchSummary::problems,
               "One ProblemSummary per problem.")

@@ -6,6 +6,7 @@
 #define PYTHON_SRC_MODULE_H_
 
 #include <string>
+#include <vector>
 
 #include "nanobind/nanobind.h"
 
@@ -36,12 +37,66 @@ inline std::string TypeOf(nanobind::handle object) {
   return Str(nanobind::type_name(object.type()));
 }
 
+// Remembers what an object is made of: `maker` is called with `arguments`.
+inline void RememberMaker(nanobind::handle object,
+                          nanobind::handle maker,
+                          nanobind::tuple arguments) {
+  nanobind::setattr(object, "_maker", nanobind::make_tuple(maker, arguments));
+}
+// The maker and the arguments; its type without arguments if there are none.
+inline nanobind::tuple MakerOf(nanobind::handle object) {
+  return nanobind::hasattr(object, "_maker")
+             ? nanobind::tuple(object.attr("_maker"))
+             : nanobind::make_tuple(object.type(), nanobind::tuple());
+}
+// HuberLoss(1.0)
+inline std::string ReprOfMaker(nanobind::handle object) {
+  const nanobind::tuple maker = MakerOf(object);
+  std::string list;
+  for (const nanobind::handle argument : nanobind::tuple(maker[1])) {
+    list += (list.empty() ? "" : ", ") + Repr(argument);
+  }
+  return Str(maker[0].attr("__name__")) + "(" + list + ")";
+}
+
+// The names of the properties of a type and of those it derives from, without
+// methods.
+nanobind::list PropertiesOf(nanobind::handle type);
+// The values of an object's properties by name, those of objects of this module
+// as dictionaries too.
+nanobind::dict ToDict(nanobind::handle object);
+
+// The method to_dict of a class.
+template <typename Class>
+void AddToDict(Class* of_class) {
+  of_class->def("to_dict",
+                &ToDict,
+                nanobind::sig("def to_dict(self) -> dict[str, typing.Any]"),
+                "All attributes by name, as plain values.");
+}
+// The same, and pickle: what comes back is a SavedSummary with the results of
+// these methods, which take no arguments.
+template <typename Class>
+void AddSummaryMethods(Class* of_class, std::vector<std::string> methods) {
+  AddToDict(of_class);
+  of_class->def("__reduce__", [methods](nanobind::handle self) {
+    nanobind::dict results;
+    for (const std::string& method : methods) {
+      results[method.c_str()] = self.attr(method.c_str())();
+    }
+    return nanobind::make_tuple(
+        nanobind::module_::import_("ceres_ext").attr("SavedSummary"),
+        nanobind::make_tuple(ToDict(self), results));
+  });
+}
+
 void AddProblem(nanobind::module_* module);
 void AddOptions(nanobind::module_* module);
 void AddSolve(nanobind::module_* module);
 void AddBatch(nanobind::module_* module);
 void AddCovariance(nanobind::module_* module);
 void AddBalFile(nanobind::module_* module);
+void AddColmap(nanobind::module_* module);
 
 }  // namespace ceres_ext::python
 

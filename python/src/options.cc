@@ -38,6 +38,20 @@ std::string Join(const ValueNames& names) {
   return list;
 }
 
+// The type of an option of a few values, for type checkers: its names in upper
+// and in lower case.
+std::string LiteralType(const ValueNames& names) {
+  std::string list;
+  for (const char* name : names) {
+    const std::string lower = Lower(name);
+    list += (list.empty() ? "'" : ", '") + std::string(name) + "'";
+    if (lower != name) {
+      list += ", '" + lower + "'";
+    }
+  }
+  return "typing.Literal[" + list + "]";
+}
+
 // An option of a few values, by their names in any case.
 template <typename Get, typename Set>
 void AddNames(Class* options,
@@ -46,10 +60,15 @@ void AddNames(Class* options,
               const Get& get,
               const Set& set,
               const std::string& doc) {
+  const std::string type = LiteralType(names);
+  const std::string signature = "def " + std::string(name) + "(self";
   options->def_prop_rw(
       name,
       get,
       set,
+      nb::for_getter(nb::sig((signature + ") -> " + type).c_str())),
+      nb::for_setter(
+          nb::sig((signature + ", value: " + type + ") -> None").c_str())),
       ("Default " + get(SolverOptions()) + ", one of " + Join(names) +
        ", in upper or lower case." + (doc.empty() ? "" : " ") + doc)
           .c_str());
@@ -352,6 +371,27 @@ void AddOptions(nb::module_* module) {
                       "None"));
   AddCeresOptions(&options);
   AddExtOptions(&options);
+  AddToDict(&options);
+  options.def("__repr__", [](nb::handle self) {
+    const nb::object defaults = nb::cast(SolverOptions());
+    std::string list;
+    for (const nb::handle name : PropertiesOf(self.type())) {
+      const nb::object value = nb::getattr(self, name);
+      if (!value.equal(nb::getattr(defaults, name))) {
+        list += (list.empty() ? "" : ", ") + Str(name) + "=" + Repr(value);
+      }
+    }
+    return "SolverOptions(" + list + ")";
+  });
+  options.def("__getstate__", &ToDict);
+  options.def("__setstate__", [](SolverOptions* self, const nb::dict& values) {
+    SolverOptions given;
+    const nb::object object = nb::cast(&given, nb::rv_policy::reference);
+    for (const auto [name, value] : values) {
+      SetOption(object, name, value);
+    }
+    new (self) SolverOptions(given);
+  });
 }
 
 }  // namespace ceres_ext::python

@@ -37,12 +37,21 @@ T* Unwrap(const std::string& name, nb::handle object, const char* expected) {
   return pointer;
 }
 
+// The arguments with which an object is made.
+template <typename T, typename... Args>
+void Remember(const nb::pointer_and_handle<T>& self, const Args&... args) {
+  RememberMaker(self.h, self.h.type(), nb::make_tuple(args...));
+}
+
 void AddLosses(nb::module_* module) {
   nb::class_<ceres::LossFunction>(
       *module,
       "LossFunction",
+      nb::dynamic_attr(),
       "A loss function of Ceres's: rho(s), where s is the squared norm of a "
       "residual block.")
+      .def("__repr__", &ReprOfMaker)
+      .def("__reduce__", &MakerOf)
       .def(
           "evaluate",
           [](const ceres::LossFunction& loss, double s) {
@@ -62,13 +71,14 @@ void AddLosses(nb::module_* module) {
     nb::class_<Loss, ceres::LossFunction>(*module, name, doc)
         .def(
             "__init__",
-            [name](Loss* self, double a) {
+            [name](nb::pointer_and_handle<Loss> self, double a) {
               if (!(a > 0.0) || !std::isfinite(a * a) || !(a * a > 0.0)) {
                 throw ValueError(std::string(name) +
                                  ": a: expected a finite number > 0, found " +
                                  Repr(nb::float_(a)));
               }
-              new (self) Loss(a);
+              new (self.p) Loss(a);
+              Remember(self, a);
             },
             "a"_a);
   };
@@ -96,14 +106,17 @@ void AddLosses(nb::module_* module) {
       "b > 0.")
       .def(
           "__init__",
-          [](ceres::TolerantLoss* self, double a, double b) {
+          [](nb::pointer_and_handle<ceres::TolerantLoss> self,
+             double a,
+             double b) {
             if (!(a >= 0.0) || !(b > 0.0) || !std::isfinite(a) ||
                 !std::isfinite(b)) {
               throw ValueError(
                   "TolerantLoss: expected finite a >= 0 and b > 0, found " +
                   Repr(nb::make_tuple(a, b)));
             }
-            new (self) ceres::TolerantLoss(a, b);
+            new (self.p) ceres::TolerantLoss(a, b);
+            Remember(self, a, b);
           },
           "a"_a,
           "b"_a);
@@ -111,13 +124,14 @@ void AddLosses(nb::module_* module) {
       *module, "ComposedLoss", "rho(s) = f(g(s)).")
       .def(
           "__init__",
-          [](ceres::ComposedLoss* self,
-             const ceres::LossFunction* f,
-             const ceres::LossFunction* g) {
-            new (self) ceres::ComposedLoss(f,
-                                           ceres::DO_NOT_TAKE_OWNERSHIP,
-                                           g,
-                                           ceres::DO_NOT_TAKE_OWNERSHIP);
+          [](nb::pointer_and_handle<ceres::ComposedLoss> self,
+             nb::handle_t<ceres::LossFunction> f,
+             nb::handle_t<ceres::LossFunction> g) {
+            new (self.p) ceres::ComposedLoss(nb::cast<ceres::LossFunction*>(f),
+                                             ceres::DO_NOT_TAKE_OWNERSHIP,
+                                             nb::cast<ceres::LossFunction*>(g),
+                                             ceres::DO_NOT_TAKE_OWNERSHIP);
+            Remember(self, f, g);
           },
           "f"_a,
           "g"_a,
@@ -127,19 +141,26 @@ void AddLosses(nb::module_* module) {
       *module, "ScaledLoss", "a rho(s), or a s where rho is None; a >= 0.")
       .def(
           "__init__",
-          [](ceres::ScaledLoss* self,
-             const ceres::LossFunction* rho,
+          [](nb::pointer_and_handle<ceres::ScaledLoss> self,
+             nb::object rho,
              double a) {
             if (!(a >= 0.0) || !std::isfinite(a)) {
               throw ValueError(
                   "ScaledLoss: a: expected a finite number >= 0, found " +
                   Repr(nb::float_(a)));
             }
-            new (self) ceres::ScaledLoss(rho, a, ceres::DO_NOT_TAKE_OWNERSHIP);
+            new (self.p) ceres::ScaledLoss(
+                Unwrap<ceres::LossFunction>(
+                    "ScaledLoss: rho", rho, "a loss function or None"),
+                a,
+                ceres::DO_NOT_TAKE_OWNERSHIP);
+            Remember(self, rho, a);
           },
           nb::arg("rho").none(),
           "a"_a,
-          nb::keep_alive<1, 2>());
+          nb::keep_alive<1, 2>(),
+          nb::sig("def __init__(self, rho: LossFunction | None, a: float) -> "
+                  "None"));
 }
 
 template <typename Manifold>
@@ -150,13 +171,14 @@ void AddSizedManifold(nb::module_* module,
   nb::class_<Manifold, ceres::Manifold>(*module, name, doc)
       .def(
           "__init__",
-          [name, smallest](Manifold* self, int size) {
+          [name, smallest](nb::pointer_and_handle<Manifold> self, int size) {
             if (size < smallest) {
               throw ValueError(
                   std::string(name) + ": size: expected at least " +
                   std::to_string(smallest) + ", found " + std::to_string(size));
             }
-            new (self) Manifold(size);
+            new (self.p) Manifold(size);
+            Remember(self, size);
           },
           "size"_a);
 }
@@ -167,7 +189,10 @@ void AddManifolds(nb::module_* module) {
   nb::class_<ceres::Manifold>(
       *module,
       "Manifold",
+      nb::dynamic_attr(),
       "How a parameter block varies: a manifold of Ceres's.")
+      .def("__repr__", &ReprOfMaker)
+      .def("__reduce__", &MakerOf)
       .def_prop_ro("ambient_size",
                    &ceres::Manifold::AmbientSize,
                    "Values of the parameter block.")
@@ -188,7 +213,7 @@ void AddManifolds(nb::module_* module) {
       *module, "SubsetManifold", "Some values are constant.")
       .def(
           "__init__",
-          [](ceres::SubsetManifold* self,
+          [](nb::pointer_and_handle<ceres::SubsetManifold> self,
              int size,
              const std::vector<int>& constant_parameters) {
             if (size < 1) {
@@ -207,7 +232,8 @@ void AddManifolds(nb::module_* module) {
                     Repr(nb::cast(constant_parameters)));
               }
             }
-            new (self) ceres::SubsetManifold(size, constant_parameters);
+            new (self.p) ceres::SubsetManifold(size, constant_parameters);
+            Remember(self, size, constant_parameters);
           },
           "size"_a,
           "constant_parameters"_a,
@@ -229,10 +255,11 @@ void AddManifolds(nb::module_* module) {
       .def(nb::init<>());
 
   // With values of parts, so that it refers to neither object.
-  const auto add_product = [module](auto* tag, const char* signature) {
+  // ceres_ext/__init__.py has what users call, by whose name it is pickled.
+  const auto add_product = [module](auto* tag) {
     using Second = std::remove_pointer_t<decltype(tag)>;
     module->def(
-        "ProductManifold",
+        "_product_manifold",
         [](const ceres::QuaternionManifold& first,
            const Second& second) -> ceres::Manifold* {
           return new ceres::ProductManifold<ceres::QuaternionManifold, Second>(
@@ -240,17 +267,10 @@ void AddManifolds(nb::module_* module) {
         },
         "first"_a,
         "second"_a,
-        nb::rv_policy::take_ownership,
-        nb::sig(signature),
-        "A quaternion w, x, y, z and the values after it, as a camera of 10 "
-        "values has them: with a SubsetManifold some of these are constant.");
+        nb::rv_policy::take_ownership);
   };
-  add_product(static_cast<ceres::SubsetManifold*>(nullptr),
-              "def ProductManifold(first: QuaternionManifold, second: "
-              "SubsetManifold) -> Manifold");
-  add_product(static_cast<DynamicEuclideanManifold*>(nullptr),
-              "def ProductManifold(first: QuaternionManifold, second: "
-              "EuclideanManifold) -> Manifold");
+  add_product(static_cast<ceres::SubsetManifold*>(nullptr));
+  add_product(static_cast<DynamicEuclideanManifold*>(nullptr));
 }
 
 }  // namespace

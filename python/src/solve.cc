@@ -4,14 +4,13 @@
 
 #include "ceres_ext/solve.h"
 
-#include <exception>
 #include <string>
 
-#include "ceres/iteration_callback.h"
 #include "nanobind/nanobind.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
 #include "python/src/array.h"
+#include "python/src/callback.h"
 #include "python/src/module.h"
 #include "python/src/options.h"
 #include "python/src/problem.h"
@@ -21,45 +20,6 @@ using namespace nanobind::literals;
 
 namespace ceres_ext::python {
 namespace {
-
-// After each iteration: notes signals, as Ctrl-C, which Python else handles
-// when the solve has ended, and calls the user's callback. An exception of
-// either ends the solve with its best state.
-class PythonCallback final : public ceres::IterationCallback {
- public:
-  explicit PythonCallback(nb::handle callback) : callback_(callback) {}
-
-  ceres::CallbackReturnType operator()(
-      const ceres::IterationSummary& iteration) override {
-    const nb::gil_scoped_acquire gil;
-    try {
-      if (PyErr_CheckSignals() != 0) {
-        nb::raise_python_error();
-      }
-      if (callback_.is_none() ||
-          !callback_(iteration).is(nb::handle(Py_False))) {
-        return ceres::SOLVER_CONTINUE;
-      }
-    } catch (const nb::python_error& error) {
-      if (!error.matches(PyExc_StopIteration)) {
-        raised_ = std::current_exception();
-      }
-    } catch (...) {
-      raised_ = std::current_exception();
-    }
-    return ceres::SOLVER_TERMINATE_SUCCESSFULLY;
-  }
-
-  void RethrowIfRaised() const {
-    if (raised_ != nullptr) {
-      std::rethrow_exception(raised_);
-    }
-  }
-
- private:
-  nb::handle callback_;
-  std::exception_ptr raised_;
-};
 
 // A copy of `given`, null: of the defaults, with what the keywords say.
 SolverOptions Prepare(const SolverOptions* given, const nb::kwargs& values) {
@@ -74,11 +34,8 @@ Summary SolveProblem(Problem* problem,
                      nb::object callback,
                      const nb::kwargs& values) {
   SolverOptions options = Prepare(given, values);
-  if (!callback.is_none() && PyCallable_Check(callback.ptr()) == 0) {
-    throw TypeError("callback: expected a function, found " + Repr(callback));
-  }
-  const Problem::Lock lock(problem);
   PythonCallback python_callback(callback);
+  const Problem::Lock lock(problem);
   options.callbacks.push_back(&python_callback);
   Summary summary;
   std::string error;
@@ -174,9 +131,10 @@ nb::tuple EvaluateProblem(Problem* problem,
 
 void AddIterationSummary(nb::module_* module) {
   using Iteration = ceres::IterationSummary;
-  nb::class_<Iteration>(
-      *module, "IterationSummary", "One iteration of a solve; 0 is its start.")
-      .def_ro("iteration", &Iteration::iteration)
+  nb::class_<Iteration> summary(
+      *module, "IterationSummary", "One iteration of a solve; 0 is its start.");
+  AddSummaryMethods(&summary, {});
+  summary.def_ro("iteration", &Iteration::iteration)
       .def_ro("step_is_valid", &Iteration::step_is_valid)
       .def_ro("step_is_nonmonotonic", &Iteration::step_is_nonmonotonic)
       .def_ro("step_is_successful", &Iteration::step_is_successful)
@@ -224,11 +182,12 @@ void AddEnum(Class* summary,
 
 void AddSummary(nb::module_* module) {
   using Stock = ceres::Solver::Summary;
-  nb::class_<DegenerateBlocks>(
+  nb::class_<DegenerateBlocks> degenerate(
       *module,
       "DegenerateBlocks",
-      "Parameter blocks with a direction that only damping determines.")
-      .def_ro("count", &DegenerateBlocks::count)
+      "Parameter blocks with a direction that only damping determines.");
+  AddSummaryMethods(&degenerate, {});
+  degenerate.def_ro("count", &DegenerateBlocks::count)
       .def_ro("worst_parameters",
               &DegenerateBlocks::worst_parameters,
               "The parameter array of the worst block, or -1.")
@@ -243,6 +202,8 @@ void AddSummary(nb::module_* module) {
       "Summary",
       "The summary of a solve: ceres::Solver::Summary and ceres_ext::Summary. "
       "Times are in seconds; -1 for stages that were not reached.");
+  AddSummaryMethods(&summary,
+                    {"is_solution_usable", "brief_report", "full_report"});
   summary
       .def("is_solution_usable",
            &Stock::IsSolutionUsable,

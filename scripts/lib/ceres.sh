@@ -212,9 +212,39 @@ unpack_ceres() {
   done
 }
 
+# CERES_STATIC=ON: a static library that needs nothing but Eigen, which is inside
+# it, so that the Python package can hold it all; without the parts of SuiteSparse
+# under the GPL, and without copies of Ceres's own Schur solvers for each size of
+# block, which take half of its compile time and solve only what this project
+# leaves to Ceres.
+CERES_STATIC="${CERES_STATIC:-OFF}"
+
 ceres_options() {
   cat <<OPTIONS
 -DCMAKE_BUILD_TYPE=Release
+-DBUILD_TESTING=OFF
+-DBUILD_BENCHMARKS=OFF
+-DBUILD_DOCUMENTATION=OFF
+-DCMAKE_INSTALL_LIBDIR=lib
+OPTIONS
+  if [[ "$CERES_STATIC" == ON ]]; then
+    cat <<OPTIONS
+-DBUILD_SHARED_LIBS=OFF
+-DSCHUR_SPECIALIZATIONS=OFF
+-DCMAKE_POSITION_INDEPENDENT_CODE=ON
+-DSUITESPARSE=OFF
+-DLAPACK=OFF
+-DEIGENMETIS=OFF
+-DMINIGLOG=ON
+-DMINIGLOG_MAX_LOG_LEVEL=-1
+-DGFLAGS=OFF
+-DUSE_CUDA=OFF
+-DBUILD_EXAMPLES=OFF
+OPTIONS
+    [[ -z "${CXX:-}" ]] || echo "-DCMAKE_CXX_COMPILER=$CXX"
+    return
+  fi
+  cat <<OPTIONS
 -DBUILD_SHARED_LIBS=ON
 -DSCHUR_SPECIALIZATIONS=ON
 -DSUITESPARSE=ON
@@ -223,12 +253,8 @@ ceres_options() {
 -DGFLAGS=ON
 -DUSE_CUDA=$CERES_CUDA
 -DBUILD_EXAMPLES=ON
--DBUILD_TESTING=OFF
--DBUILD_BENCHMARKS=OFF
--DBUILD_DOCUMENTATION=OFF
 -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON
 -DCMAKE_INSTALL_RPATH_USE_LINK_PATH=ON
--DCMAKE_INSTALL_LIBDIR=lib
 OPTIONS
   if [[ "$CERES_CUDA" == ON ]]; then
     echo "-DCMAKE_CUDA_COMPILER=$NVCC"
@@ -273,21 +299,30 @@ build_ceres() {
   unpack_ceres "$source" "$work/source"
   cmake -G Ninja -S "$work/source" -B "$work/build" \
     -DCMAKE_INSTALL_PREFIX="$prefix" "${options[@]}"
-  cmake --build "$work/build" -j "$(num_jobs)" --target ceres bundle_adjuster
+  local targets=(ceres) root="$work/root$prefix"
+  [[ "$CERES_STATIC" == ON ]] || targets+=(bundle_adjuster)
+  cmake --build "$work/build" -j "$(num_jobs)" --target "${targets[@]}"
   DESTDIR="$work/root" cmake --install "$work/build"
-  local root="$work/root$prefix"
   mkdir -p "$root/bin" "$root/data"
-  cp "$work/build/bin/bundle_adjuster" "$root/bin/"
+  [[ "$CERES_STATIC" == ON ]] ||
+    cp "$work/build/bin/bundle_adjuster" "$root/bin/"
   cp "$work/source/$BAL_PROBLEM" "$root/data/"
+  cp "$work/source/LICENSE" "$root/"
   mv "$root" "$prefix"
   rm -rf "$work"
 }
 
-# provide_ceres [GIVEN]: build/ceres leads to the patched Ceres, and
-# build/ceres-source to the pristine source it comes from. A folder given once
-# is remembered by that link. A subshell, whose end releases the lock.
+# provide_ceres [GIVEN]: build/ceres, build/ceres-static where CERES_STATIC is ON,
+# leads to the patched Ceres, and build/ceres-source to the pristine source it
+# comes from. A folder given once is remembered by that link. A subshell, whose
+# end releases the lock.
 provide_ceres() (
-  local given="${1:-}" key prefix log="$BUILD_ROOT/log/ceres.log"
+  local given="${1:-}" key prefix link=ceres
+  if [[ "$CERES_STATIC" == ON ]]; then
+    link=ceres-static
+    CERES_CUDA=OFF
+  fi
+  local log="$BUILD_ROOT/log/$link.log"
   if [[ -z "$given" && -d "$BUILD_ROOT/ceres-source" ]]; then
     given=$(readlink -f "$BUILD_ROOT/ceres-source")
   fi
@@ -303,13 +338,13 @@ provide_ceres() (
   if [[ ! -d "$prefix/lib/cmake/Ceres" ]]; then
     rm -rf "$prefix"
     say "building Ceres $CERES_VERSION with $(series | wc -l) patches, once," \
-      "into $prefix (log: build/log/ceres.log)"
+      "into $prefix (log: build/log/$link.log)"
     # A shell of its own, so that its first failing command ends it.
     # shellcheck disable=SC2016
     run_logged "$log" "building Ceres" bash -euo pipefail -c \
       'source "$0/common.sh"; source "$0/ceres.sh"; build_ceres "$@"' \
       "$ROOT/scripts/lib" "$CERES_SOURCE" "$prefix"
   fi
-  ln -sfn "$prefix" "$BUILD_ROOT/ceres"
+  ln -sfn "$prefix" "$BUILD_ROOT/$link"
   ln -sfn "$CERES_SOURCE" "$BUILD_ROOT/ceres-source"
 )

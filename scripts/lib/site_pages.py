@@ -29,7 +29,7 @@ PAGES_OF = {
 }
 # The order of the reference.
 HEADERS = [
-    "solve.h", "options.h", "summary.h", "array_problem.h",
+    "solve.h", "cuda_libraries.h", "options.h", "summary.h", "array_problem.h",
     "bal_cost_functions.h", "device_cost_function.h",
     "device_cost_function.cuh", "recomputed_cost_function.cuh",
     "photogrammetry.h", "camera_models.h", "batch.h", "covariance.h",
@@ -378,20 +378,32 @@ def class_text(thing, name, docs):
     return text
 
 
-def write_python(out):
-    import ceres_ext
-    docs = field_docs(ceres_ext)
-    text = f"# Python\n\n{doc_text(ceres_ext.__doc__)}\n"
+def module_text(module):
+    """Functions, then classes and constants."""
+    docs = field_docs(module)
     functions = classes = ""
-    for name in sorted(ceres_ext.__all__):
-        if name == "__version__":
+    for name in sorted(module.__all__):
+        thing = getattr(module, name)
+        if name == "__version__" or inspect.ismodule(thing):
             continue
-        thing = getattr(ceres_ext, name)
         if inspect.isclass(thing):
             classes += class_text(thing, name, docs)
-        else:
+        elif callable(thing):
             functions += f"\n## {name}\n{function_text(thing, name)}"
-    out.write_text(re.sub(r"\n{3,}", "\n\n", text + functions + classes))
+        else:
+            classes += f"\n## {name}\n\n```python\n{thing!r}\n```\n"
+    return functions + classes
+
+
+def write_python(out):
+    import ceres_ext
+    text = f"# Python\n\n{doc_text(ceres_ext.__doc__)}\n" + module_text(ceres_ext)
+    for name in ceres_ext.__all__:
+        module = getattr(ceres_ext, name)
+        if inspect.ismodule(module):
+            text += f"\n## Module {module.__name__}\n\n{doc_text(module.__doc__)}\n"
+            text += module_text(module)
+    out.write_text(re.sub(r"\n{3,}", "\n\n", text))
 
 
 def main():

@@ -12,22 +12,27 @@ usage() {
   cat <<'USAGE'
 tests/clients/colmap.sh --model=FOLDER [--work=FOLDER] [--mirror=URL]
                         [--settings=KEY=VALUE,...] [--cores=LIST] [--runs=N]
+                        [--mapper]
 
 Runs "colmap bundle_adjuster" of Debian 13, as it is and with its own options,
-on a model, with its own libceres and by ceres_ext_run, in turn, and compares
-times and costs. Expects that every solve with the plugin takes the full path
-and ends at the cost of stock, but for 1e-6 of it, or below: COLMAP ends after
-100 iterations, converged or not, and merged blocks get further in as many.
+on a model, with its own libceres and by the ceres_ext_run of this project's
+package, in turn, and compares times and costs. Expects that every solve with the
+plugin takes the full path and ends at the cost of stock, but for 1e-6 of it, or
+below: COLMAP ends after 100 iterations, converged or not, and merged blocks get
+further in as many.
 
 COLMAP chooses its linear solver by the number of images: above 1,000 it is
 ITERATIVE_SCHUR with SCHUR_JACOBI.
 
-By hand, as root, with debootstrap installed and Debian's packages in reach:
-makes a Debian 13 in a folder, installs COLMAP there and runs scripts/setup of
-this tree in it, which compiles Ceres: a quarter of an hour on two free cores,
-and nothing the second time.
+By hand, as root, with debootstrap installed and Debian's packages in reach: in
+one Debian 13, scripts/setup of this tree and "cpack -G DEB", which compiles Ceres,
+a quarter of an hour on two free cores and nothing the second time; in another,
+clean one, COLMAP and the package that this has made.
 
   --model=FOLDER   a COLMAP model, as text or binary
+  --mapper         also maps a database of the model's keypoints and matches
+                   (model_database.py) from scratch with both, and expects models
+                   of as many images, whose mean error differs by 1 % at most
   --work=FOLDER    where Debian 13 is or will be (default build/colmap)
   --mirror=URL     where debootstrap gets Debian from; default: the first of this
                    machine's apt sources that has it
@@ -43,6 +48,7 @@ mirror=""
 settings=device=host
 cores=0,1
 runs=1
+mapper=no
 for argument in "$@"; do
   case "$argument" in
     --model=*) model="${argument#*=}" ;;
@@ -51,6 +57,7 @@ for argument in "$@"; do
     --settings=*) settings="${argument#*=}" ;;
     --cores=*) cores="${argument#*=}" ;;
     --runs=*) runs="${argument#*=}" ;;
+    --mapper) mapper=yes ;;
     -h | --help)
       usage
       exit 0
@@ -72,16 +79,20 @@ model=$(readlink -f "$model")
 mkdir -p "$work/log" "$CACHE"
 work=$(readlink -f "$work")
 lock "$work/.lock"
-debian="$work/trixie"
+builder="$work/builder"
+client="$work/client"
 
-# inside COMMAND...: as root of Debian 13. Its mounts go away with the command.
+# inside ROOT COMMAND...: as root of a Debian 13. Its mounts go away with the
+# command.
 inside() {
+  local root="$1"
+  shift
   # shellcheck disable=SC2016
   unshare --mount --pid --fork sh -c '
     root="$1" model="$2"
     shift 2
     mount -t proc proc "$root/proc" && mount --bind "$model" "$root/model" &&
-      exec chroot "$root" "$@"' sh "$debian" "$model" \
+      exec chroot "$root" "$@"' sh "$root" "$model" \
     env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C \
     DEBIAN_FRONTEND=noninteractive QT_QPA_PLATFORM=offscreen \
     CERES_EXT_CACHE=/opt/cache ${http_proxy:+"http_proxy=$http_proxy"} "$@"
@@ -100,48 +111,60 @@ find_mirror() {
   die "no apt source of this machine has Debian 13; name one: --mirror=URL"
 }
 
-if [[ ! -e "$debian/opt/complete" ]]; then
+# make_debian ROOT [PACKAGE...]
+make_debian() {
+  local root="$1"
+  shift
+  [[ ! -e "$root/opt/complete" ]] || return 0
   [[ -n "$mirror" ]] || find_mirror
-  rm -rf "$debian"
-  say "installing Debian 13 in $debian"
+  rm -rf "$root"
+  say "installing Debian 13 in $root"
   run_logged "$work/log/debootstrap.log" "debootstrap" \
-    debootstrap --variant=minbase --include=ca-certificates trixie "$debian" \
+    debootstrap --variant=minbase --include=ca-certificates trixie "$root" \
     "$mirror"
-  mkdir -p "$debian/model"
-  run_logged "$work/log/colmap.log" "installing COLMAP" \
-    inside apt-get install -y --no-install-recommends colmap
-  touch "$debian/opt/complete"
-fi
+  mkdir -p "$root/model"
+  (($# == 0)) ||
+    run_logged "$work/log/install.log" "installing $*" \
+      inside "$root" apt-get install -y --no-install-recommends "$@"
+  touch "$root/opt/complete"
+}
+make_debian "$builder"
+make_debian "$client" colmap
 
 # This tree, and the source of Ceres that it has here.
 find_ceres_source ""
-tree="$debian/opt/ceres_ext"
-mkdir -p "$tree" "$debian/opt/cache"
-cp -u "$CERES_SOURCE" "$debian/opt/cache/"
+tree="$builder/opt/ceres_ext"
+mkdir -p "$tree" "$builder/opt/cache"
+cp -u "$CERES_SOURCE" "$builder/opt/cache/"
 (cd "$ROOT" && git ls-files -z | tar -c --null -T - -f -) | tar -x -C "$tree"
 say "building this library in Debian 13"
 run_logged "$work/log/setup.log" "scripts/setup" \
-  inside /opt/ceres_ext/scripts/setup
-build=/opt/ceres_ext/build/host-only
-run_logged "$work/log/install.log" "installing this library" \
-  inside cmake --install "$build" --prefix /opt/installed
-run_logged "$work/log/observer.log" "compiling the observer" inside sh -c '
+  inside "$builder" /opt/ceres_ext/scripts/setup
+run_logged "$work/log/package.log" "making the package" inside "$builder" sh -c '
+  apt-get install -y --no-install-recommends dpkg-dev file &&
+    cpack -G DEB --config /opt/ceres_ext/build/host-only/CPackConfig.cmake -B /opt/package
   cd /opt/ceres_ext && c++ -std=c++17 -O1 -fPIC -shared \
     -isystem /usr/include/eigen3 -isystem build/ceres/include \
     -DGLOG_CUSTOM_PREFIX_SUPPORT tests/clients/solve_observer.cc \
     -o /opt/solve_observer.so -Lbuild/ceres/lib -lceres'
+cp "$builder"/opt/package/ceres-ext_*.deb "$builder/opt/solve_observer.so" \
+  "$client/opt/"
+run_logged "$work/log/install.log" "installing the package" \
+  inside "$client" sh -c 'apt-get install -y --reinstall /opt/ceres-ext_*.deb'
+inside "$client" dpkg -s libceres4t64 ceres-ext |
+  sed -nE 's/^(Package|Version): //p' | paste - -
 
 # adjust NAME PROGRAM...: COLMAP's report of a run, and the observer's line.
 adjust() {
   local name="$1" log="$work/log/$1.log"
   shift
-  rm -rf "$debian/opt/output" "$debian/opt/solves"
-  mkdir "$debian/opt/output"
-  inside taskset -c "$cores" env LD_PRELOAD=/opt/solve_observer.so \
+  rm -rf "$client/opt/output" "$client/opt/solves"
+  mkdir "$client/opt/output"
+  inside "$client" taskset -c "$cores" env LD_PRELOAD=/opt/solve_observer.so \
     CERES_EXT_SOLVES=/opt/solves "$@" bundle_adjuster --input_path /model \
     --output_path /opt/output >"$log" 2>&1 || die_with_log "$log" "$*"
-  [[ -s "$debian/opt/solves" ]] || die "$*: no solve, see $log"
-  mv "$debian/opt/solves" "$work/$name"
+  [[ -s "$client/opt/solves" ]] || die "$*: no solve, see $log"
+  mv "$client/opt/solves" "$work/$name"
   sed -nE "s/^ *(Residuals|Iterations|Time|(Initial|Final) cost) : /$name: \1 /p" \
     "$log"
 }
@@ -149,7 +172,7 @@ adjust() {
 failed=0
 for ((run = 1; run <= runs; ++run)); do
   adjust stock colmap
-  adjust plugin /opt/installed/bin/ceres_ext_run "--settings=$settings" colmap
+  adjust plugin ceres_ext_run "--settings=$settings" colmap
   paste "$work/stock" "$work/plugin" | awk -F '\t' '
     {
       difference = ($11 - $5) / $5
@@ -160,4 +183,40 @@ for ((run = 1; run <= runs; ++run)); do
     }
     END { exit failed }' || failed=1
 done
+
+# map NAME PROGRAM...: the images, points and mean error of the largest model.
+map() {
+  local name="$1" log="$work/log/$1.log" begin=$SECONDS
+  shift
+  rm -rf "$client/opt/mapped" "$client/opt/solves"
+  mkdir -p "$client/opt/mapped" "$client/opt/images"
+  inside "$client" taskset -c "$cores" env LD_PRELOAD=/opt/solve_observer.so \
+    CERES_EXT_SOLVES=/opt/solves "$@" mapper --database_path /opt/database.db \
+    --image_path /opt/images --output_path /opt/mapped \
+    --Mapper.ba_refine_principal_point 0 --Mapper.extract_colors 0 \
+    --Mapper.multiple_models 0 >"$log" 2>&1 || die_with_log "$log" "$*"
+  mv "$client/opt/solves" "$work/$name"
+  echo "$name: $((SECONDS - begin)) s, $(wc -l <"$work/$name") solves"
+  awk -F '\t' '{ print "  " $2 (match($6, /\[Ceres Ext: path [A-Z]+/) ?
+      substr($6, RSTART, RLENGTH) "]" : "") }' "$work/$name" | sort | uniq -c
+  inside "$client" colmap model_analyzer --path /opt/mapped/0 2>&1 |
+    sed -nE 's/.*(Registered images|Points|Mean reprojection error): ([0-9.]+).*/\2/p' |
+    paste -s -d ' ' | tee "$work/$name.model"
+}
+if [[ "$mapper" == yes ]]; then
+  rm -rf "$client"/opt/database.db "$client/opt/text"
+  mkdir "$client/opt/text"
+  inside "$client" colmap model_converter --input_path /model --output_path /opt/text \
+    --output_type TXT >"$work/log/text.log" 2>&1
+  inside "$client" colmap database_creator --database_path /opt/database.db \
+    >"$work/log/database.log" 2>&1
+  python3 "$(dirname "${BASH_SOURCE[0]}")/model_database.py" "$client/opt/text" \
+    "$client/opt/database.db"
+  map stock_mapper colmap
+  map plugin_mapper ceres_ext_run \
+    "--settings=$settings,report=/opt/report.json" colmap
+  paste -d ' ' "$work/stock_mapper.model" "$work/plugin_mapper.model" | awk '
+    { exit !(NF == 6 && $1 == $4 && $6 <= 1.01 * $3) }' || failed=1
+  [[ -s "$client/opt/report.json" ]] || failed=1
+fi
 ((failed == 0)) || die "not as expected"

@@ -181,7 +181,7 @@ TEST_F(ColmapAdjusterTest, TakesAndWritesBothForms) {
   input.format = MODEL_BINARY;
   for (int i = 0; i < 8; ++i) {
     input.rigs.push_back({10u + i, i});
-    input.frames.push_back({20u + i, i, i});
+    input.frames.push_back({20u + i, i, {i}});
   }
   std::string error;
   ASSERT_TRUE(WriteModel(Path("binary"), input, &error)) << error;
@@ -315,11 +315,13 @@ TEST_F(ColmapAdjusterTest, WritesReportAndPly) {
                                      "num_images",
                                      "num_points",
                                      "num_observations",
+                                     "num_runaway_focal_lengths",
                                      "read_time_in_seconds",
                                      "build_time_in_seconds"));
   EXPECT_EQ(json["problem"]["input"], Path("input"));
   EXPECT_EQ(json["problem"]["num_images"], 8);
   EXPECT_EQ(json["problem"]["num_observations"], 1200);
+  EXPECT_EQ(json["problem"]["num_runaway_focal_lengths"], 0);
   EXPECT_EQ(json["flags"]["max_num_iterations"], "3");
   EXPECT_EQ(json["flags"]["linear_solver"], "dense_schur");
   // COLMAP's default, not that of bundle_adjuster.
@@ -450,6 +452,157 @@ TEST_F(ColmapAdjusterTest, WritesCovariances) {
                 "0, found 0");
 }
 
+// Positions of cameras in a map's frame, twice as large and far from zero.
+TEST_F(ColmapAdjusterTest, PositionsGiveTheFrame) {
+  const Model start = Read("input");
+  const double far[3] = {512345.6, 5403210.9, 312.4};
+  std::ostringstream lines;
+  lines.precision(15);
+  std::map<std::string, std::vector<double>> given;
+  for (const Image& image : start.images) {
+    double center[3];
+    ProjectionCenter<EigenQuaternion>(image.pose, image.pose + 4, center);
+    lines << image.name;
+    for (int i = 0; i < 3; ++i) {
+      given[image.name].push_back(far[i] + 2.0 * center[i]);
+      lines << "," << given[image.name].back();
+    }
+    lines << (image.id == 4 ? ",0.5,check\n" : ",0.5\n");
+  }
+  const std::string positions = Path("positions.csv");
+  bal::WriteBytes(positions, lines.str());
+  const std::string flags = "--positions='" + positions + "' ";
+  const Outcome outcome =
+      Adjust(Paths("input", "output") + flags + "--covariance='" +
+             Path("c.npz") + "' --report_json='" + Path("r.json") +
+             "' --report_html='" + Path("r.html") + "'");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("solved with the origin at "));
+  EXPECT_THAT(outcome.out, HasSubstr("a similarity of scale 2 brought"));
+  EXPECT_THAT(outcome.out, HasSubstr("\nRMS of control positions (7): X "));
+  EXPECT_THAT(outcome.out, HasSubstr("\nRMS of check positions (1): X "));
+  EXPECT_THAT(outcome.out, HasSubstr("0 free directions"));
+  const Model refined = Read("output");
+  for (const Image& image : refined.images) {
+    double center[3];
+    ProjectionCenter<EigenQuaternion>(image.pose, image.pose + 4, center);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_NEAR(center[i], given[image.name][i], 2.0);
+    }
+  }
+  const auto json = nlohmann::json::parse(bal::ReadBytes(Path("r.json")));
+  const auto& survey = json["survey"];
+  EXPECT_EQ(json["flags"]["positions"], positions);
+  ASSERT_EQ(survey["positions"].size(), 8u);
+  EXPECT_EQ(survey["points"].size(), 0u);
+  for (const auto& position : survey["positions"]) {
+    const bool is_check = position["id"] == start.images[3].name;
+    EXPECT_EQ(position["role"], is_check ? "check" : "control");
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(position["sigma"][i], 0.5);
+      EXPECT_NEAR(position["adjusted"][i].get<double>(),
+                  position["given"][i].get<double>() +
+                      position["difference"][i].get<double>(),
+                  1e-8);
+      EXPECT_GT(position["standard_deviations"][i], 0.0);
+      EXPECT_LT(position["standard_deviations"][i], 1.0);
+    }
+  }
+  EXPECT_EQ(survey["rms"]["control_positions"]["count"], 7);
+  EXPECT_EQ(survey["rms"]["check_positions"]["count"], 1);
+  EXPECT_THAT(bal::ReadBytes(Path("r.html")), HasSubstr("<h2>Survey</h2>"));
+
+  // The result is in the frame.
+  const Outcome again =
+      Adjust(Paths("output", "again") + flags + "--max_num_iterations=0");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("no similarity was applied"));
+
+  const std::string paths = Paths("input", "other");
+  ExpectFailure(paths + "--gcp='" + positions + "'",
+                2,
+                "colmap_adjuster: --gcp and --gcp_observations: expected both, "
+                "found one");
+  ExpectFailure(
+      paths + flags + "--georeference=maybe",
+      1,
+      "colmap_adjuster: --georeference: expected one of auto, always, "
+      "never, found 'maybe'");
+  ExpectFailure(paths + "--positions=/no/such/file",
+                2,
+                "colmap_adjuster: /no/such/file: expected a readable file, "
+                "found No such file or directory");
+  const Outcome overwrites =
+      Adjust(paths + flags + "--report_json='" + positions + "'");
+  EXPECT_EQ(overwrites.code, 1);
+  EXPECT_THAT(overwrites.err, HasSubstr("--positions"));
+}
+
+// Four control points put a block of a drone into UTM; the fifth tells how
+// well.
+TEST_F(ColmapAdjusterTest, ADroneBlockGetsToItsMap) {
+  std::string folder =
+      std::string(CERES_EXT_TEST_SOURCE_DIR) + "/../shared/data/real/uav_gcp_1";
+  if (const char* given = std::getenv("CERES_EXT_REAL_DIR")) {
+    folder = std::string(given) + "/uav_gcp_1";
+  }
+  if (!fs::exists(folder)) {
+    GTEST_SKIP() << "skipped: no uav_gcp_1 (set CERES_EXT_REAL_DIR to a folder "
+                    "that has it)";
+  }
+  Model model;
+  std::string error;
+  ASSERT_TRUE(ReadModel(folder + "/local", &model, &error)) << error;
+  std::map<std::string, std::string> names;
+  for (const Image& image : model.images) {
+    names[std::to_string(image.id)] = image.name;
+  }
+  std::istringstream lines(bal::ReadBytes(folder + "/gcp.txt"));
+  std::string points;
+  std::string measurements;
+  std::string line;
+  std::string id;
+  while (std::getline(lines, line)) {
+    std::istringstream fields(line);
+    std::string kind;
+    std::string name;
+    std::string numbers;
+    fields >> kind >> name;
+    std::getline(fields, numbers);
+    if (kind == "GCP") {
+      id = name;
+      points +=
+          id + numbers + (id == "3" ? " 0.02 0.03 check\n" : " 0.02 0.03\n");
+    } else if (kind == "OBS") {
+      measurements += id + " " + names.at(name) + numbers + "\n";
+    }
+  }
+  bal::WriteBytes(Path("points.txt"), points);
+  bal::WriteBytes(Path("measured.txt"), measurements);
+  const Outcome outcome = Adjust(
+      "--input_path='" + folder + "/local' --output_path='" + Path("output") +
+      "' --gcp='" + Path("points.txt") + "' --gcp_observations='" +
+      Path("measured.txt") + "' --max_num_iterations=15 --covariance='" +
+      Path("c.npz") + "' --report_json='" + Path("r.json") + "'");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("similarity of scale 1 brought"));
+  const auto survey =
+      nlohmann::json::parse(bal::ReadBytes(Path("r.json")))["survey"];
+  EXPECT_EQ(survey["rms"]["control_points"]["count"], 4);
+  EXPECT_LT(survey["rms"]["control_points"]["xyz"], 0.03);
+  for (const auto& point : survey["points"]) {
+    EXPECT_LT(point["rms_in_pixels"], 1.0);
+    for (int i = 0; i < 3; ++i) {
+      const double sigma = point["sigma"][i];
+      const double of_result = point["standard_deviations"][i];
+      EXPECT_LT(of_result, sigma);
+      EXPECT_LT(std::abs(point["difference"][i].get<double>()),
+                4.0 * std::hypot(sigma, of_result))
+          << point["id"];
+    }
+  }
+}
+
 // All flags of the solver are those of bundle_adjuster.
 TEST_F(ColmapAdjusterTest, HelpHasAllFlagsInGroups) {
   const Outcome outcome = Adjust("--help");
@@ -507,9 +660,10 @@ TEST_F(ColmapAdjusterTest, SaysWhatIsWrong) {
       {"--input_path=a",
        1,
        "--output_path: expected the name of a folder, found none; see --help"},
-      {paths + "--loss_function_type=HUBER",
+      {paths + "--loss_function_type=TUKEY",
        1,
-       "--loss_function_type: expected one of TRIVIAL, CAUCHY, found 'HUBER'"},
+       "--loss_function_type: expected one of TRIVIAL, SOFT_L1, CAUCHY, HUBER, "
+       "found 'TUKEY'"},
       {paths + "--loss_function_scale=0",
        1,
        "--loss_function_scale: expected a number above 0, found 0"},

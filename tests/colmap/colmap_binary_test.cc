@@ -388,24 +388,23 @@ TEST_F(ColmapBinaryTest, SaysWhatIsWrongAndWhere) {
        "4294967295"},
       {"cameras",
        12,
-       "07",
+       "11",
        "12: expected MODEL_ID, one of 0 (SIMPLE_PINHOLE), 1 (PINHOLE), 2 "
        "(SIMPLE_RADIAL), 3 (RADIAL), 4 (OPENCV), 5 (OPENCV_FISHEYE), 6 "
-       "(FULL_OPENCV), 8 (SIMPLE_RADIAL_FISHEYE), 9 (RADIAL_FISHEYE), found "
-       "7 (FOV)"},
-      {"cameras",
-       12,
-       "0b",
-       "12: expected MODEL_ID, one of 0 (SIMPLE_PINHOLE), 1 (PINHOLE), 2 "
-       "(SIMPLE_RADIAL), 3 (RADIAL), 4 (OPENCV), 5 (OPENCV_FISHEYE), 6 "
-       "(FULL_OPENCV), 8 (SIMPLE_RADIAL_FISHEYE), 9 (RADIAL_FISHEYE), found "
-       "11 (RAD_TAN_THIN_PRISM_FISHEYE)"},
+       "(FULL_OPENCV), 7 (FOV), 8 (SIMPLE_RADIAL_FISHEYE), 9 "
+       "(RADIAL_FISHEYE), 10 (THIN_PRISM_FISHEYE), 11 "
+       "(RAD_TAN_THIN_PRISM_FISHEYE), 12 (SIMPLE_DIVISION), 13 (DIVISION), 14 "
+       "(SIMPLE_FISHEYE), 15 (FISHEYE), 16 (EUCM), found "
+       "17 (EQUIRECTANGULAR)"},
       {"cameras",
        12,
        "63",
        "12: expected MODEL_ID, one of 0 (SIMPLE_PINHOLE), 1 (PINHOLE), 2 "
        "(SIMPLE_RADIAL), 3 (RADIAL), 4 (OPENCV), 5 (OPENCV_FISHEYE), 6 "
-       "(FULL_OPENCV), 8 (SIMPLE_RADIAL_FISHEYE), 9 (RADIAL_FISHEYE), found "
+       "(FULL_OPENCV), 7 (FOV), 8 (SIMPLE_RADIAL_FISHEYE), 9 "
+       "(RADIAL_FISHEYE), 10 (THIN_PRISM_FISHEYE), 11 "
+       "(RAD_TAN_THIN_PRISM_FISHEYE), 12 (SIMPLE_DIVISION), 13 (DIVISION), 14 "
+       "(SIMPLE_FISHEYE), 15 (FISHEYE), 16 (EUCM), found "
        "99"},
       {"cameras",
        16,
@@ -489,8 +488,8 @@ TEST_F(ColmapBinaryTest, SaysWhatIsWrongAndWhere) {
       {"rigs",
        12,
        "02",
-       "12: expected NUM_SENSORS, 1 at most (rigs of more are not supported), "
-       "found 2"},
+       "24: expected SENSOR_TYPE, 0, a camera (others are not supported), "
+       "found the end of the file"},
       {"rigs",
        16,
        "01",
@@ -501,8 +500,8 @@ TEST_F(ColmapBinaryTest, SaysWhatIsWrongAndWhere) {
       {"frames",
        72,
        "00",
-       "72: expected NUM_DATA_IDS, 1 in a frame of a rig of one sensor, found "
-       "0"},
+       "72: expected NUM_DATA_IDS, an integer from 1 to the number of sensors "
+       "of the rig, found 0"},
       {"frames",
        84,
        "09 00 00 00 01",

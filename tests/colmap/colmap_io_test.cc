@@ -207,10 +207,12 @@ TEST_F(ColmapIoTest, SaysWhatIsWrongAndWhere) {
        "'4294967295'"},
       {"cameras.txt",
        "PINHOLE",
-       "FOV",
+       "EQUIRECTANGULAR",
        "4: expected MODEL, one of SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, "
-       "RADIAL, OPENCV, OPENCV_FISHEYE, FULL_OPENCV, SIMPLE_RADIAL_FISHEYE, "
-       "RADIAL_FISHEYE, found 'FOV'"},
+       "RADIAL, OPENCV, OPENCV_FISHEYE, FULL_OPENCV, FOV, "
+       "SIMPLE_RADIAL_FISHEYE, RADIAL_FISHEYE, THIN_PRISM_FISHEYE, "
+       "RAD_TAN_THIN_PRISM_FISHEYE, SIMPLE_DIVISION, DIVISION, "
+       "SIMPLE_FISHEYE, FISHEYE, EUCM, found 'EQUIRECTANGULAR'"},
       {"cameras.txt",
        "2\t",
        "7 ",
@@ -380,7 +382,9 @@ TEST_F(ColmapIoTest, RigsOfOneSensorAreKept) {
   ASSERT_EQ(model.frames.size(), 3u);
   EXPECT_EQ(model.frames[0].id, 90u);
   EXPECT_EQ(model.frames[0].rig, 2);
-  EXPECT_EQ(model.frames[0].image, 2);
+  EXPECT_THAT(model.frames[0].images, ElementsAre(2));
+  EXPECT_EQ(model.images[2].frame, 0);
+  EXPECT_EQ(model.images[2].sensor, -1);
   // The poses of frames are those that count.
   EXPECT_THAT(model.images[0].pose, ElementsAre(0.5, 0.5, 0.5, 0.5, 4, 5, 6));
   EXPECT_THAT(model.images[2].pose, ElementsAre(0, 0, 0, 2, -1, -2, -3));
@@ -395,11 +399,14 @@ TEST_F(ColmapIoTest, RigsOfOneSensorAreKept) {
       ExpectSame(Read(copy), model);
     }
   }
-  EXPECT_EQ(ReadBytes(Path("copy.txt/rigs.txt")),
-            "# RIG_ID NUM_SENSORS SENSOR_TYPE SENSOR_ID\n"
-            "3 1 CAMERA 7\n"
-            "4 0\n"
-            "1 1 CAMERA 2\n");
+  EXPECT_EQ(
+      ReadBytes(Path("copy.txt/rigs.txt")),
+      "# RIG_ID NUM_SENSORS SENSOR_TYPE SENSOR_ID\n"
+      "# and for each other sensor: SENSOR_TYPE SENSOR_ID HAS_POSE [QW QX "
+      "QY QZ TX TY TZ]\n"
+      "3 1 CAMERA 7\n"
+      "4 0\n"
+      "1 1 CAMERA 2\n");
   EXPECT_EQ(ReadBytes(Path("copy.txt/frames.txt")),
             "# FRAME_ID RIG_ID QW QX QY QZ TX TY TZ NUM_DATA_IDS "
             "DATA_IDS[] as SENSOR_TYPE SENSOR_ID DATA_ID\n"
@@ -413,6 +420,83 @@ TEST_F(ColmapIoTest, RigsOfOneSensorAreKept) {
               ElementsAre(0, 0, 0, 1, 0.5, -1, 2e-3));
 }
 
+TEST_F(ColmapIoTest, RigsOfSeveralSensorsAreKept) {
+  // Camera 7 stands 10 ahead of camera 2 and looks along its x axis. Frame 90
+  // has both, frame 40 camera 7 alone, of which image 4 is not.
+  std::string images = kImages;
+  images.replace(images.find("3 2 b.png"), 9, "3 7 b.png");
+  WriteBytes(Path("images.txt"), images);
+  const std::string rigs =
+      "1 2 CAMERA 2 CAMERA 7 1 0.5 -0.5 -0.5 -0.5 1 2 3\n"
+      "3 3 CAMERA 7 CAMERA 2 0 CAMERA 8 1 1 0 0 0 4 5 6\n";
+  WriteBytes(Path("cameras.txt"),
+             std::string(kCameras) + "8 PINHOLE 4 3 1 1 2 2\n");
+  const std::string frames =
+      "90 1 1 0 0 0 -1 -2 -3 2 CAMERA 2 9 CAMERA 7 30\n"
+      "40 1 2 0 0 0 10 20 30 1 CAMERA 7 4\n";
+  WriteBytes(Path("rigs.txt"), rigs);
+  WriteBytes(Path("frames.txt"), frames);
+  Model model = Read(folder_);
+  ASSERT_EQ(model.rigs.size(), 2u);
+  ASSERT_EQ(model.rigs[0].sensors.size(), 1u);
+  EXPECT_EQ(model.rigs[0].sensors[0].camera, 0);
+  EXPECT_TRUE(model.rigs[0].sensors[0].has_pose);
+  EXPECT_THAT(model.rigs[0].sensors[0].pose,
+              ElementsAre(-0.5, -0.5, -0.5, 0.5, 1, 2, 3));
+  ASSERT_EQ(model.rigs[1].sensors.size(), 2u);
+  EXPECT_FALSE(model.rigs[1].sensors[0].has_pose);
+  EXPECT_EQ(model.rigs[1].sensors[1].camera, 2);
+  ASSERT_EQ(model.frames.size(), 2u);
+  EXPECT_THAT(model.frames[0].images, ElementsAre(2, 0));
+  EXPECT_EQ(model.images[2].sensor, -1);
+  EXPECT_EQ(model.images[0].sensor, 0);
+  EXPECT_EQ(model.images[1].frame, 1);
+  EXPECT_EQ(FramePose(&model, 0), model.images[2].pose);
+  EXPECT_EQ(FramePose(&model, 1), model.frames[1].pose);
+  EXPECT_EQ(SensorPose(&model, model.images[1]), model.rigs[0].sensors[0].pose);
+  // The quaternion (1, -1, -1, -1) / 2 takes (x, y, z) to (y, z, x).
+  EXPECT_THAT(model.images[2].pose, ElementsAre(0, 0, 0, 1, -1, -2, -3));
+  EXPECT_THAT(model.images[0].pose,
+              ElementsAre(-0.5, -0.5, -0.5, 0.5, -1, -1, 2));
+  EXPECT_THAT(model.images[1].pose,
+              ElementsAre(-0.5, -0.5, -0.5, 0.5, 21, 32, 13));
+  // The poses of the images follow from what a solve changes.
+  FramePose(&model, 1)[6] = 31.0;
+  SensorPose(&model, model.images[0])[4] = 5.0;
+  SetPosesOfSensors(&model);
+  EXPECT_EQ(model.images[0].pose[4], 3.0);
+  EXPECT_EQ(model.images[1].pose[4], 25.0);
+  EXPECT_EQ(model.images[1].pose[5], 33.0);
+  for (const ModelFormat format : {MODEL_TEXT, MODEL_BINARY}) {
+    model.format = format;
+    const std::string copy = Path(std::string("copy") + Suffix(format));
+    std::string error;
+    ASSERT_TRUE(WriteModel(copy, model, &error)) << error;
+    ExpectSame(Read(copy), model);
+  }
+  // One line of the rigs or of the frames that does not fit the other file.
+  const struct {
+    const char* rig;
+    const char* frame;
+    const char* error;
+  } kCases[] = {
+      {"1 2 CAMERA 2 CAMERA 7 0\n",
+       "90 1 1 0 0 0 1 2 3 2 CAMERA 2 9 CAMERA 7 30\n",
+       "1: expected a SENSOR_ID with a pose in rig 1, found 7"},
+      {"1 3 CAMERA 2 CAMERA 7 0 CAMERA 8 0\n",
+       "90 1 1 0 0 0 1 2 3 2 CAMERA 2 9 CAMERA 2 9\n",
+       "1: expected each image in one frame, found 9 again"},
+      {"1 2 CAMERA 2 CAMERA 7 1 1 0 0 0 0 0 0\n",
+       "90 1 1 0 0 0 1 2 3 2 CAMERA 7 30 CAMERA 7 4\n",
+       "1: expected each SENSOR_ID of a frame once, found 7 again"},
+  };
+  for (const auto& c : kCases) {
+    WriteBytes(Path("rigs.txt"), c.rig);
+    WriteBytes(Path("frames.txt"), c.frame);
+    EXPECT_EQ(ErrorOfReading(), Path("frames.txt") + ":" + c.error);
+  }
+}
+
 TEST_F(ColmapIoTest, SaysWhatIsWrongWithRigs) {
   const struct {
     const char* file;
@@ -422,9 +506,22 @@ TEST_F(ColmapIoTest, SaysWhatIsWrongWithRigs) {
   } kCases[] = {
       {"rigs",
        "1 CAMERA 7",
-       "2 CAMERA 7 CAMERA 2 0",
-       ":2: expected NUM_SENSORS, 1 at most (rigs of more are not supported), "
-       "found '2'"},
+       "2 CAMERA 7 CAMERA 7 0",
+       ":2: expected each SENSOR_ID of a rig once, found 7 again"},
+      {"rigs",
+       "1 CAMERA 7",
+       "2 CAMERA 7 CAMERA 2 2",
+       ":2: expected HAS_POSE, 0 or 1, found '2'"},
+      {"rigs",
+       "1 CAMERA 7",
+       "2 CAMERA 7 CAMERA 2 1 0 0 0 0 1 2 3",
+       ":2: expected QW QX QY QZ with a norm, about 1, found one of 0 or "
+       "infinity"},
+      {"rigs",
+       "1 CAMERA 7",
+       "2 CAMERA 7",
+       ":2: expected SENSOR_TYPE, CAMERA (others are not supported), found "
+       "''"},
       {"rigs",
        "CAMERA 7",
        "IMU 7",
@@ -452,8 +549,8 @@ TEST_F(ColmapIoTest, SaysWhatIsWrongWithRigs) {
       {"frames",
        "1 CAMERA 2 9",
        "2 CAMERA 2 9 CAMERA 2 4",
-       ":2: expected NUM_DATA_IDS, 1 in a frame of a rig of one sensor, found "
-       "'2'"},
+       ":2: expected NUM_DATA_IDS, an integer from 1 to the number of sensors "
+       "of the rig, found '2'"},
       {"frames",
        "CAMERA 2 9",
        "CAMERA 7 9",

@@ -8,14 +8,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "Eigen/Core"
 #include "ceres/problem.h"
 #include "ceres/solver.h"
+#include "ceres_ext/camera_models.h"
+#include "ceres_ext/photogrammetry.h"
 #include "ceres_ext/solve.h"
+#include "examples/colmap/colmap_origin.h"
 #include "examples/colmap/colmap_problem.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/colmap/colmap_test_util.h"
 #include "tests/front/has_device.h"
@@ -64,10 +70,13 @@ TEST_P(ColmapSolveTest, EndsWhereStockEnds) {
   Model stock = start;
   ceres::Problem stock_problem;
   BuildProblem(problem_options, &stock, &stock_problem);
-  // A rational function for each image leaves a valley along which stock Ceres
-  // takes more than a thousand steps; there the first steps are compared.
+  // A rational function or twelve coefficients for each image leave a valley
+  // along which stock Ceres takes hundreds of steps; there the first steps are
+  // compared.
   const bool is_valley =
-      camera_model == std::string("FULL_OPENCV") && shared == 0;
+      shared == 0 &&
+      (camera_model == std::string("FULL_OPENCV") ||
+       camera_model == std::string("RAD_TAN_THIN_PRISM_FISHEYE"));
   const auto termination_type =
       is_valley ? ceres::NO_CONVERGENCE : ceres::CONVERGENCE;
   ceres::Solver::Options options = TightOptions();
@@ -105,6 +114,21 @@ TEST_P(ColmapSolveTest, EndsWhereStockEnds) {
       summary.final_cost, expected.final_cost, 1e-6 * expected.final_cost);
 }
 
+int NumPoints(const ceres::Problem& problem, const Model& model) {
+  return static_cast<int>(std::count_if(
+      model.points.begin(), model.points.end(), [&](const Point3D& point) {
+        return problem.HasParameterBlock(point.xyz);
+      }));
+}
+
+int NumConstantPoints(const ceres::Problem& problem, const Model& model) {
+  return static_cast<int>(std::count_if(
+      model.points.begin(), model.points.end(), [&](const Point3D& point) {
+        return problem.HasParameterBlock(point.xyz) &&
+               problem.IsParameterBlockConstant(point.xyz);
+      }));
+}
+
 std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
   const auto& [camera_model, shared, split_pose, device] = info.param;
   return std::string(camera_model) + (shared > 0 ? "_Shared" : "_Own") +
@@ -138,6 +162,7 @@ TEST(ColmapProblem, TakesWhatColmapTakes) {
   for (int64_t k = unseen.points2d_begin; k < unseen.points2d_end; ++k) {
     model.point_index[k] = -1;
   }
+  SetTracks(&model);
   model.images[5].pose[0] *= 3.0;
   model.images[5].pose[1] *= 3.0;
   model.images[5].pose[2] *= 3.0;
@@ -183,16 +208,362 @@ TEST(ColmapProblem, TakesWhatColmapTakes) {
       }
     }
   }
-  // All images at one place: the scale is left free.
+  // All images at one place: three points hold the gauge.
   for (Image& image : model.images) {
     std::fill_n(image.pose + 4, 3, 0.0);
   }
   ceres::Problem problem;
   BuildProblem(ProblemOptions(), &model, &problem);
-  EXPECT_EQ(problem.ParameterBlockTangentSize(model.images[6].pose), 6);
+  for (const int i : {5, 6}) {
+    EXPECT_FALSE(problem.IsParameterBlockConstant(model.images[i].pose));
+    EXPECT_EQ(problem.ParameterBlockTangentSize(model.images[i].pose), 6);
+  }
+  EXPECT_EQ(NumConstantPoints(problem, model), 3);
 }
 
-TEST(ColmapProblem, TheLossIsCauchys) {
+// A point of a plane with the origin and two others is not one of the three.
+TEST(ColmapProblem, ThreePointsSpanTheSpace) {
+  Model model = MakeModel(Scene(), "PINHOLE", 0, VALUES_AT_START);
+  const double first[3][3] = {{1, 2, 3}, {-2, -4, -6}, {0, 1, 0}};
+  const double last[3] = {2, 5, 6};
+  for (int i = 0; i < 3; ++i) {
+    std::copy_n(first[i], 3, model.points[i].xyz);
+  }
+  std::copy_n(last, 3, model.points[3].xyz);
+  ProblemOptions options;
+  options.gauge = GAUGE_THREE_POINTS;
+  ceres::Problem problem;
+  ProblemSelection selection;
+  // A constant point comes first, wherever it is.
+  selection.constant_points.assign(200, false);
+  selection.constant_points[199] = true;
+  BuildProblem(options, &model, &problem, selection);
+  EXPECT_EQ(NumConstantPoints(problem, model), 3);
+  for (const int i : {0, 2, 199}) {
+    EXPECT_TRUE(problem.IsParameterBlockConstant(model.points[i].xyz)) << i;
+  }
+}
+
+// Each image of `model` becomes a frame, with another image through the second
+// camera, whose pose in the rig is the same in all frames.
+Model MakeRigs(const std::string& camera_model) {
+  Model model = MakeModel(Scene(), camera_model, 2, VALUES_OF_TRUTH);
+  RigSensor sensor = {1, true, {0.02, -0.05, 0.03, 0.998, 0.1, -0.2, 0.05}};
+  model.rigs = {{1, 0, {sensor}}};
+  std::mt19937 random(1);
+  std::normal_distribution<double> noise(0.0, 0.5);
+  const size_t num_images = model.images.size();
+  for (size_t i = 0; i < num_images; ++i) {
+    Image& image = model.images[i];
+    image.camera = 0;
+    image.frame = static_cast<int32_t>(i);
+    model.frames.push_back(
+        {100u + image.id,
+         0,
+         {static_cast<int32_t>(i), static_cast<int32_t>(num_images + i)}});
+  }
+  for (size_t i = 0; i < num_images; ++i) {
+    Image image = model.images[i];
+    image.id += num_images;
+    image.camera = 1;
+    image.sensor = 0;
+    model.images.push_back(image);
+  }
+  SetPosesOfSensors(&model);
+  std::vector<double> points2d;
+  std::vector<int32_t> point_index;
+  for (Image& image : model.images) {
+    const int64_t begin = point_index.size();
+    ForEachCameraModel([&](auto tag) {
+      if (tag.kModelId != model.cameras[image.camera].model->id) {
+        return;
+      }
+      for (int64_t k = image.points2d_begin; k < image.points2d_end; ++k) {
+        double in_camera[3];
+        double pixel[2];
+        TransformPoint<EigenQuaternion>(image.pose,
+                                        image.pose + 4,
+                                        model.points[model.point_index[k]].xyz,
+                                        in_camera);
+        if (decltype(tag)::ImgFromCam(
+                model.cameras[image.camera].params, in_camera, pixel)) {
+          points2d.push_back(pixel[0] + noise(random));
+          points2d.push_back(pixel[1] + noise(random));
+          point_index.push_back(model.point_index[k]);
+        }
+      }
+    });
+    image.points2d_begin = begin;
+    image.points2d_end = point_index.size();
+  }
+  model.points2d = points2d;
+  model.point_index = point_index;
+  SetTracks(&model);
+  // Off the truth: frames, the sensor and points.
+  std::uniform_real_distribution<double> off(-1.0, 1.0);
+  const auto change_pose = [&](double* pose) {
+    for (int k = 0; k < 7; ++k) {
+      pose[k] += (k < 4 ? 1e-4 : 1e-2) * off(random);
+    }
+    Eigen::Map<Eigen::Vector4d>(pose).normalize();
+  };
+  for (size_t i = 0; i < num_images; ++i) {
+    change_pose(model.images[i].pose);
+  }
+  change_pose(model.rigs[0].sensors[0].pose);
+  for (Point3D& point : model.points) {
+    for (double& coordinate : point.xyz) {
+      coordinate += 1e-3 * off(random);
+    }
+  }
+  SetPosesOfSensors(&model);
+  return model;
+}
+
+// Camera model, whether the pose of the sensor varies, where.
+class ColmapRigTest : public ::testing::TestWithParam<
+                          std::tuple<const char*, bool, DeviceType>> {};
+
+TEST_P(ColmapRigTest, EndsWhereStockEnds) {
+  const auto& [camera_model, refine_sensor, device] = GetParam();
+  if (device == DEVICE_CUDA && !HasDevice()) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
+  const Model start = MakeRigs(camera_model);
+  ProblemOptions problem_options;
+  problem_options.refine_sensor_from_rig = refine_sensor;
+  ceres::Solver::Options options = TightOptions();
+  options.linear_solver_type = ceres::SPARSE_SCHUR;
+  Model stock = start;
+  ceres::Problem stock_problem;
+  BuildProblem(problem_options, &stock, &stock_problem);
+  double* const sensor = stock.rigs[0].sensors[0].pose;
+  EXPECT_EQ(stock_problem.HasParameterBlock(sensor), refine_sensor);
+  ceres::Solver::Summary expected;
+  ceres::Solve(options, &stock_problem, &expected);
+  ASSERT_EQ(expected.termination_type, ceres::CONVERGENCE) << expected.message;
+  if (refine_sensor) {
+    // Half the sum of 4800 squared errors of half a pixel, less the freedom
+    // of the parameters.
+    EXPECT_LT(expected.final_cost, 600.0);
+  }
+
+  Model ours = start;
+  ceres::Problem problem;
+  BuildProblem(problem_options, &ours, &problem);
+  options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+  options.preconditioner_type = ceres::SCHUR_JACOBI;
+  options.eta = 1e-3;
+  Options ext_options;
+  ext_options.device = device;
+  ext_options.fallback = FALLBACK_REFUSE;
+  Summary summary;
+  Solve(options, ext_options, &problem, &summary);
+  ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+  EXPECT_EQ(summary.termination_type, ceres::CONVERGENCE) << summary.message;
+  EXPECT_NEAR(
+      summary.final_cost, expected.final_cost, 1e-6 * expected.final_cost);
+  // The mean errors follow the poses of the other sensor's images.
+  SetPosesOfSensors(&ours);
+  UpdateErrors(&ours);
+  for (const Point3D& point : ours.points) {
+    EXPECT_LT(point.error, refine_sensor ? 3.0 : 300.0);
+  }
+}
+
+// OPENCV has device forms, FOV has none.
+INSTANTIATE_TEST_SUITE_P(Host,
+                         ColmapRigTest,
+                         ::testing::Combine(::testing::Values("OPENCV", "FOV"),
+                                            ::testing::Bool(),
+                                            ::testing::Values(DEVICE_HOST)));
+
+INSTANTIATE_TEST_SUITE_P(Device,
+                         ColmapRigTest,
+                         ::testing::Combine(::testing::Values("OPENCV", "FOV"),
+                                            ::testing::Bool(),
+                                            ::testing::Values(DEVICE_CUDA)));
+
+TEST(ColmapRigs, TheGaugeIsThatOfReferenceSensors) {
+  Model model = MakeRigs("PINHOLE");
+  // The first image in the order of ids is of the other sensor.
+  model.images[8].id = 0;
+  double* const sensor = model.rigs[0].sensors[0].pose;
+  const auto constants = [&](const ProblemOptions& options,
+                             const ProblemSelection& selection) {
+    ceres::Problem problem;
+    BuildProblem(options, &model, &problem, selection);
+    std::vector<int> sizes;
+    for (int i = 0; i < 8; ++i) {
+      double* const pose = model.images[i].pose;
+      sizes.push_back(problem.IsParameterBlockConstant(pose)
+                          ? 0
+                          : problem.ParameterBlockTangentSize(pose));
+    }
+    if (problem.HasParameterBlock(sensor)) {
+      sizes.push_back(problem.IsParameterBlockConstant(sensor) ? 0 : 6);
+    }
+    return sizes;
+  };
+  using ::testing::ElementsAre;
+  ProblemOptions options;
+  ProblemSelection selection;
+  EXPECT_THAT(constants(options, selection),
+              ElementsAre(0, 5, 6, 6, 6, 6, 6, 6, 6));
+  options.constant_rig_from_world_rotation = true;
+  EXPECT_THAT(constants(options, selection),
+              ElementsAre(0, 2, 3, 3, 3, 3, 3, 3, 6));
+  options.constant_rig_from_world_rotation = false;
+  options.refine_sensor_from_rig = false;
+  EXPECT_THAT(constants(options, selection),
+              ElementsAre(0, 5, 6, 6, 6, 6, 6, 6));
+  options.refine_sensor_from_rig = true;
+  selection.constant_sensors = {false, true};
+  EXPECT_THAT(constants(options, selection),
+              ElementsAre(0, 5, 6, 6, 6, 6, 6, 6));
+  selection.constant_sensors.clear();
+  // A frame that is constant is the first.
+  selection.constant_poses.assign(16, false);
+  selection.constant_poses[3] = selection.constant_poses[11] = true;
+  EXPECT_THAT(constants(options, selection),
+              ElementsAre(5, 6, 6, 0, 6, 6, 6, 6, 6));
+  selection.constant_poses[5] = selection.constant_poses[13] = true;
+  EXPECT_THAT(constants(options, selection),
+              ElementsAre(6, 6, 6, 0, 6, 0, 6, 6, 6));
+  // Without images of the reference sensor that of the other is constant.
+  selection.constant_poses.clear();
+  selection.images.assign(16, false);
+  std::fill(selection.images.begin() + 8, selection.images.end(), true);
+  EXPECT_THAT(constants(options, selection),
+              ElementsAre(0, 5, 6, 6, 6, 6, 6, 6, 0));
+  options.refine_rig_from_world = false;
+  EXPECT_THAT(constants(options, selection),
+              ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0));
+}
+
+TEST(ColmapProblem, SelectionsAreThoseOfColmap) {
+  Model model = MakeModel(Scene(), "RADIAL", 0, VALUES_AT_START);
+  ProblemOptions options;
+  ProblemSelection selection;
+  selection.images.assign(8, true);
+  selection.images[7] = false;
+  selection.constant_cameras.assign(8, false);
+  selection.constant_cameras[2] = true;
+  const Image& left_out = model.images[7];
+  // Its points are constant, except the one that is added.
+  const int32_t added = model.point_index[left_out.points2d_begin];
+  std::vector<bool> is_seen(200, false);
+  for (int64_t k = left_out.points2d_begin; k < left_out.points2d_end; ++k) {
+    is_seen[model.point_index[k]] = true;
+  }
+  for (const bool with_added : {false, true}) {
+    selection.added_points.assign(200, false);
+    selection.added_points[added] = with_added;
+    ceres::Problem problem;
+    BuildProblem(options, &model, &problem, selection);
+    EXPECT_EQ(problem.NumResidualBlocks(),
+              left_out.points2d_begin + (with_added ? 1 : 0));
+    EXPECT_EQ(problem.HasParameterBlock(left_out.pose), with_added);
+    if (with_added) {
+      EXPECT_TRUE(problem.IsParameterBlockConstant(left_out.pose));
+      EXPECT_TRUE(problem.IsParameterBlockConstant(
+          model.cameras[left_out.camera].params));
+    }
+    EXPECT_TRUE(problem.IsParameterBlockConstant(model.cameras[2].params));
+    EXPECT_FALSE(problem.IsParameterBlockConstant(model.cameras[3].params));
+    for (int32_t i = 0; i < 200; ++i) {
+      EXPECT_EQ(problem.IsParameterBlockConstant(model.points[i].xyz),
+                is_seen[i] && !(with_added && i == added));
+    }
+  }
+  // Short tracks are left out, and no point varies.
+  ProblemOptions short_tracks;
+  short_tracks.min_track_length = 7;
+  short_tracks.refine_points3D = false;
+  int64_t expected = 0;
+  for (const Point3D& point : model.points) {
+    const int64_t length = point.track_end - point.track_begin;
+    expected += length >= 7 ? length : 0;
+  }
+  ASSERT_GT(expected, 0);
+  ceres::Problem problem;
+  BuildProblem(short_tracks, &model, &problem);
+  EXPECT_EQ(problem.NumResidualBlocks(), expected);
+  EXPECT_EQ(NumConstantPoints(problem, model), NumPoints(problem, model));
+}
+
+TEST(ColmapProblem, NamesRunawayFocalLengths) {
+  Model model = MakeModel(Scene(), "OPENCV", 3, VALUES_AT_START);
+  std::vector<Camera> start = model.cameras;
+  for (Camera& camera : start) {
+    camera.params[0] = camera.params[1] = 1000.0;
+  }
+  model.cameras = start;
+  EXPECT_TRUE(FindRunawayFocalLengths(start, model).empty());
+  model.cameras[0].params[0] = 9999.0;
+  model.cameras[0].params[1] = 101.0;
+  model.cameras[1].params[0] = 10001.0;
+  model.cameras[2].params[0] = -1000.0;
+  model.cameras[2].params[1] = 99.0;
+  const auto found = FindRunawayFocalLengths(start, model);
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].camera_id, 2u);
+  EXPECT_EQ(found[0].index, 0);
+  EXPECT_EQ(found[0].end, 10001.0);
+  EXPECT_EQ(found[2].camera_id, 3u);
+  EXPECT_EQ(found[2].index, 1);
+  EXPECT_EQ(RunawayText({found[2]}),
+            "camera 3: the observations do not determine its focal length fy, "
+            "which went from 1000 to 99 pixels\n");
+}
+
+// A model that is moved and moved back, with nothing changed between.
+TEST(ColmapRigs, MoveWithTheOrigin) {
+  Model model = MakeRigs("PINHOLE");
+  // A frame without its image of the reference sensor has its own pose.
+  std::copy_n(model.images[7].pose, 7, model.frames[7].pose);
+  model.frames[7].images = {15};
+  for (int64_t k = model.images[7].points2d_begin;
+       k < model.images[7].points2d_end;
+       ++k) {
+    model.point_index[k] = -1;
+  }
+  model.images[7].frame = -1;
+  SetTracks(&model);
+  const Model before = model;
+  const double origin[3] = {3e3, -4e3, 1e3};
+  const MovedModel moved(origin, &model);
+  const std::vector<double> centers = CameraCenters(before);
+  const std::vector<double> moved_centers = CameraCenters(model);
+  for (size_t i = 0; i < centers.size(); ++i) {
+    EXPECT_NEAR(moved_centers[i], centers[i] - origin[i % 3], 1e-9);
+  }
+  // Poses of the other sensor follow from those of frames, moved or not.
+  Model derived = model;
+  SetPosesOfSensors(&derived);
+  ceres::Problem problem;
+  BuildProblem(ProblemOptions(), &model, &problem);
+  EXPECT_TRUE(problem.HasParameterBlock(model.frames[7].pose));
+  moved.MoveBack(problem, &model);
+  for (size_t i = 0; i < model.images.size(); ++i) {
+    for (int k = 0; k < 3; ++k) {
+      EXPECT_NEAR(
+          CameraCenters(derived)[3 * i + k], moved_centers[3 * i + k], 1e-9);
+    }
+    for (int k = 0; k < 7; ++k) {
+      EXPECT_NEAR(model.images[i].pose[k], before.images[i].pose[k], 1e-9);
+    }
+  }
+  // The first frame is constant.
+  EXPECT_TRUE(std::equal(model.images[0].pose + 4,
+                         model.images[0].pose + 7,
+                         before.images[0].pose + 4));
+  for (int k = 0; k < 7; ++k) {
+    EXPECT_NEAR(model.frames[7].pose[k], before.frames[7].pose[k], 1e-9);
+  }
+}
+
+TEST(ColmapProblem, TheLossIsThatOfTheOptions) {
   Model model = MakeModel(Scene(), "PINHOLE", 0, VALUES_AT_START);
   ceres::Problem plain;
   BuildProblem(ProblemOptions(), &model, &plain);
@@ -202,21 +573,30 @@ TEST(ColmapProblem, TheLossIsCauchys) {
                              &residuals,
                              nullptr,
                              nullptr));
-  double expected = 0.0;
-  for (size_t i = 0; i < residuals.size(); i += 2) {
-    const double s =
-        residuals[i] * residuals[i] + residuals[i + 1] * residuals[i + 1];
-    expected += 0.5 * 4.0 * std::log(1.0 + s / 4.0);
+  for (const LossType loss :
+       {LOSS_TRIVIAL, LOSS_SOFT_L1, LOSS_CAUCHY, LOSS_HUBER}) {
+    SCOPED_TRACE(loss);
+    double expected = 0.0;
+    for (size_t i = 0; i < residuals.size(); i += 2) {
+      const double s =
+          residuals[i] * residuals[i] + residuals[i + 1] * residuals[i + 1];
+      expected +=
+          0.5 * (loss == LOSS_TRIVIAL   ? s
+                 : loss == LOSS_CAUCHY  ? 4.0 * std::log(1.0 + s / 4.0)
+                 : loss == LOSS_SOFT_L1 ? 8.0 * (std::sqrt(1.0 + s / 4.0) - 1.0)
+                 : s > 4.0              ? 4.0 * std::sqrt(s) - 4.0
+                                        : s);
+    }
+    ProblemOptions options;
+    options.loss = loss;
+    options.loss_scale = 2.0;
+    ceres::Problem problem;
+    BuildProblem(options, &model, &problem);
+    double cost;
+    ASSERT_TRUE(problem.Evaluate(
+        ceres::Problem::EvaluateOptions(), &cost, nullptr, nullptr, nullptr));
+    EXPECT_NEAR(cost, expected, 1e-12 * expected);
   }
-  ProblemOptions options;
-  options.loss = LOSS_CAUCHY;
-  options.loss_scale = 2.0;
-  ceres::Problem problem;
-  BuildProblem(options, &model, &problem);
-  double cost;
-  ASSERT_TRUE(problem.Evaluate(
-      ceres::Problem::EvaluateOptions(), &cost, nullptr, nullptr, nullptr));
-  EXPECT_NEAR(cost, expected, 1e-12 * expected);
 }
 
 TEST(ColmapProblem, PointsBehindACameraHaveNoError) {

@@ -25,7 +25,15 @@ inline const char* const kCameraModels[] = {"SIMPLE_PINHOLE",
                                             "OPENCV_FISHEYE",
                                             "FULL_OPENCV",
                                             "SIMPLE_RADIAL_FISHEYE",
-                                            "RADIAL_FISHEYE"};
+                                            "RADIAL_FISHEYE",
+                                            "FOV",
+                                            "THIN_PRISM_FISHEYE",
+                                            "RAD_TAN_THIN_PRISM_FISHEYE",
+                                            "SIMPLE_DIVISION",
+                                            "DIVISION",
+                                            "SIMPLE_FISHEYE",
+                                            "FISHEYE",
+                                            "EUCM"};
 
 inline const char* Suffix(ModelFormat format) {
   return format == MODEL_BINARY ? ".bin" : ".txt";
@@ -88,12 +96,23 @@ inline void ExpectSame(const Model& a, const Model& b) {
   for (size_t i = 0; i < a.rigs.size(); ++i) {
     EXPECT_EQ(a.rigs[i].id, b.rigs[i].id);
     EXPECT_EQ(a.rigs[i].camera, b.rigs[i].camera);
+    ASSERT_EQ(a.rigs[i].sensors.size(), b.rigs[i].sensors.size());
+    for (size_t k = 0; k < a.rigs[i].sensors.size(); ++k) {
+      const RigSensor& x = a.rigs[i].sensors[k];
+      const RigSensor& y = b.rigs[i].sensors[k];
+      EXPECT_EQ(x.camera, y.camera);
+      EXPECT_EQ(x.has_pose, y.has_pose);
+      EXPECT_TRUE(std::equal(x.pose, x.pose + 7, y.pose));
+    }
   }
   ASSERT_EQ(a.frames.size(), b.frames.size());
   for (size_t i = 0; i < a.frames.size(); ++i) {
     EXPECT_EQ(a.frames[i].id, b.frames[i].id);
     EXPECT_EQ(a.frames[i].rig, b.frames[i].rig);
-    EXPECT_EQ(a.frames[i].image, b.frames[i].image);
+    EXPECT_EQ(a.frames[i].images, b.frames[i].images);
+    const double* pose = FramePose(a, static_cast<int32_t>(i));
+    EXPECT_TRUE(
+        std::equal(pose, pose + 7, FramePose(b, static_cast<int32_t>(i))));
   }
   EXPECT_EQ(a.points2d, b.points2d);
   EXPECT_EQ(a.point_index, b.point_index);

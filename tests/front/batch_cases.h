@@ -18,6 +18,8 @@
 #include "ceres_ext/options.h"
 
 namespace ceres_ext {
+// row_kinds.h has other types of these names.
+inline namespace batch_cases {
 
 // A problem and what of it is constant or left out.
 struct Case {
@@ -163,6 +165,7 @@ inline std::vector<Case> SomeCases(int camera_size) {
   return cases;
 }
 
+}  // namespace batch_cases
 }  // namespace ceres_ext
 
 #endif  // CERES_EXT_TESTS_FRONT_BATCH_CASES_H_

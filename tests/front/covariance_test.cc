@@ -1007,6 +1007,38 @@ TEST_P(OnDevices, TheHostServesWhereADeviceDoesNot) {
   EXPECT_TRUE(AreNear(compute(options_, false), expected, 1e-9));
 }
 
+// The forecast is the most that is held, within the memory of right-hand sides
+// of the decision on the rank. With a limit below it the host computes before S
+// is factorised, and the message has W and the inverse.
+TEST_P(OnDevices, ForecastsMemory) {
+  if (GetParam() != DEVICE_CUDA) {
+    GTEST_SKIP() << "Of a device.";
+  }
+  for (const Kind kind : {Kind::kObservations, Kind::kViews}) {
+    Case of(kind, 1, MakeBalTestProblem(9, 400, 8, 9, 3));
+    HoldTwo({of.bal.camera(0), of.bal.camera(1)}, of.problem.get());
+    const std::vector<double*> blocks = VaryingBlocks(*of.problem);
+    std::vector<std::pair<const double*, const double*>> pairs;
+    for (const double* block : blocks) {
+      pairs.emplace_back(block, block);
+    }
+    Covariance covariance(options_);
+    ASSERT_TRUE(covariance.Compute(pairs, of.problem.get()))
+        << covariance.error();
+    const CovarianceSummary& summary = covariance.summary();
+    EXPECT_GE(summary.memory_forecast_bytes, summary.memory_bytes);
+    EXPECT_LE(static_cast<double>(summary.memory_forecast_bytes),
+              1.1 * static_cast<double>(summary.memory_bytes));
+    CovarianceOptions limited = options_;
+    limited.ext.cuda_memory_limit_bytes = summary.memory_bytes - 1;
+    Covariance on_host(limited);
+    ASSERT_TRUE(on_host.Compute(pairs, of.problem.get())) << on_host.error();
+    EXPECT_EQ(on_host.summary().device.find("host"), 0)
+        << on_host.summary().device;
+    EXPECT_EQ(on_host.summary().memory_forecast_bytes, 0);
+  }
+}
+
 // Then the Schur complement has no unknowns.
 TEST_P(OnDevices, PointsAlone) {
   Case of(Kind::kObservations, 1, MakeBalTestProblem(4, 20, 4, 9, 3));

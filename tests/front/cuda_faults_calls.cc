@@ -144,6 +144,11 @@ CERES_EXT_WRAP(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
                 size_t shared_bytes,
                 unsigned flags),
                (num_blocks, kernel, block_size, shared_bytes, flags))
+CERES_EXT_WRAP(cudaOccupancyMaxActiveClusters,
+               (int* num_clusters,
+                const void* kernel,
+                const cudaLaunchConfig_t* config),
+               (num_clusters, kernel, config))
 CERES_EXT_WRAP(cudaSetDevice, (int device), (device))
 CERES_EXT_WRAP(cudaStreamSynchronize, (cudaStream_t stream), (stream))
 

@@ -143,7 +143,10 @@ std::string FaultOf(Door solve,
                     const Scarcity& allocations,
                     const Scarcity& threads) {
   FaultOfOne(solve, allocations, threads);
-  return FaultOfOne(solve, allocations, threads);
+  const std::string fault = FaultOfOne(solve, allocations, threads);
+  // The C library keeps memory of the most threads that ran at once, which
+  // depends on their timing. A leak comes again.
+  return fault == "leaked" ? FaultOfOne(solve, allocations, threads) : fault;
 }
 
 class ScarceBatch : public ::testing::TestWithParam<Door> {};

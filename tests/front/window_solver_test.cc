@@ -327,6 +327,9 @@ TEST(WindowSolver, TakesItsMemoryAtOnce) {
 
 #ifdef CERES_EXT_TEST_ON_CUDA
 TEST(WindowSolver, WorksOnTheCallersStream) {
+  if (kernels::NumCudaDevices(nullptr) == 0) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
   const std::vector<Case> cases = SomeCases(9);
   Batch expected(cases, nullptr);
   Batch batch(cases, nullptr);

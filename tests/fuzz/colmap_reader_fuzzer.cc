@@ -93,12 +93,26 @@ void RequirePromises(const Model& model) {
               static_cast<int32_t>(i));
     }
   }
-  Require(model.rigs.empty() || model.frames.size() == model.images.size());
-  for (const Frame& frame : model.frames) {
+  size_t num_in_frames = 0;
+  for (size_t i = 0; i < model.frames.size(); ++i) {
+    const Frame& frame = model.frames[i];
     RequireIndex(frame.rig, model.rigs.size());
-    RequireIndex(frame.image, model.images.size());
-    Require(model.rigs[frame.rig].camera == model.images[frame.image].camera);
+    const Rig& rig = model.rigs[frame.rig];
+    num_in_frames += frame.images.size();
+    for (const int32_t index : frame.images) {
+      RequireIndex(index, model.images.size());
+      const Image& image = model.images[index];
+      Require(image.frame == static_cast<int32_t>(i));
+      if (image.sensor >= 0) {
+        RequireIndex(image.sensor, rig.sensors.size());
+        Require(rig.sensors[image.sensor].has_pose);
+      }
+      Require(
+          image.camera ==
+          (image.sensor < 0 ? rig.camera : rig.sensors[image.sensor].camera));
+    }
   }
+  Require(model.rigs.empty() || num_in_frames == model.images.size());
 }
 
 // Written, read and written again, it is the same, in both forms.

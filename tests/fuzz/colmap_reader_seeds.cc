@@ -35,7 +35,12 @@ Model SmallModel(bool has_rigs) {
     if (has_rigs) {
       model.rigs.push_back({i + 3, static_cast<int32_t>(i)});
       model.frames.push_back(
-          {i + 5, static_cast<int32_t>(i), static_cast<int32_t>(i)});
+          {i + 5, static_cast<int32_t>(i), {static_cast<int32_t>(i)}});
+      // The second rig has the first camera as another sensor.
+      if (i == 1) {
+        model.rigs[1].sensors = {
+            {0, true, {0.5, 0.5, 0.5, 0.5, 1.0, 2.0, 3.0}}};
+      }
     }
   }
   SetTracks(&model);

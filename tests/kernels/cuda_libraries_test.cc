@@ -168,6 +168,40 @@ TEST_F(CudaLibraries, TheFirstThatIsAsExpectedServes) {
                 Library("cutest_version_8") + " is of version 8");
 }
 
+// CudaLibraryFiles with CUDA_HOME = home, unset where it is null.
+std::vector<std::string> Files(const std::string& name,
+                               const char* home,
+                               const std::string& known) {
+  unsetenv("CUDA_PATH");
+  if (home != nullptr) {
+    setenv("CUDA_HOME", home, 1);
+  } else {
+    unsetenv("CUDA_HOME");
+  }
+  return CudaLibraryFiles(name, 7, known);
+}
+
+TEST_F(CudaLibraries, FoldersAreSearchedInOrder) {
+  using Names = std::vector<std::string>;
+  const std::string file = "libcutest_absent.so.7";
+  const std::string name = "cutest_absent";
+  EXPECT_EQ(Files(name, nullptr, ""), Names({file}));
+  EXPECT_EQ(Files(name, "", "/known"), Names({file, "/known/" + file}));
+  EXPECT_EQ(Files(name, "/home", "/known"),
+            Names({file, "/home/lib64/" + file, "/known/" + file}));
+  // Only folders that hold the library count.
+  const std::string there = Write(file, "a library");
+  SetCudaLibraryFolders({"/nowhere", folder_});
+  EXPECT_EQ(Files(name, "/home", ""),
+            Names({there, file, "/home/lib64/" + file}));
+  // The process has loaded it.
+  ExpectOpens({Library("cutest")});
+  const std::string other = Write("libcutest.so.7", "a library");
+  EXPECT_EQ(Files("cutest", nullptr, ""), Names({"libcutest.so.7", other}));
+  SetCudaLibraryFolders({});
+  EXPECT_EQ(Files(name, nullptr, ""), Names({file}));
+}
+
 TEST_F(CudaLibraries, SeveralThreads) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {

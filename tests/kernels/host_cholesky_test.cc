@@ -9,7 +9,9 @@
 #include <random>
 #include <vector>
 
+#include "Eigen/Cholesky"
 #include "Eigen/Core"
+#include "Eigen/Eigenvalues"
 #include "gtest/gtest.h"
 
 namespace ceres_ext::kernels {
@@ -173,6 +175,126 @@ TEST(HostDenseCholesky, NamesTheRowWithoutAPivot) {
       a(row, row) = value;
       EXPECT_EQ(Solve(a, VectorXd::Ones(n), 2).failed_order, row + 1);
     }
+  }
+}
+
+struct Inverse {
+  std::vector<double> values;  // as they are stored
+  MatrixXd z;
+  MatrixXd of_columns;  // of SolveColumns
+};
+
+Inverse Invert(const MatrixXd& a, const MatrixXd& b, int num_threads) {
+  HostMachine machine(num_threads);
+  HostDenseCholesky cholesky;
+  Inverse inverse;
+  inverse.values = Stored(a);
+  inverse.of_columns = b;
+  EXPECT_TRUE(cholesky.Setup(a.rows(), &machine).ok());
+  EXPECT_EQ(cholesky.Invert().code, StatusCode::kInvalidArgument);
+  EXPECT_TRUE(cholesky.QueueFactorization(inverse.values.data()).ok());
+  EXPECT_TRUE(cholesky.Invert().ok());
+  EXPECT_TRUE(
+      cholesky.SolveColumns(b.cols(), true, inverse.of_columns.data()).ok());
+  EXPECT_EQ(cholesky.Invert().code, StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      cholesky.Solve(inverse.of_columns.data(), inverse.of_columns.data()).code,
+      StatusCode::kInvalidArgument);
+  inverse.z = Eigen::Map<const MatrixXd, 0, Eigen::OuterStride<>>(
+      inverse.values.data(),
+      a.rows(),
+      a.rows(),
+      Eigen::OuterStride<>(HostDenseCholesky::Stride(a.rows())));
+  return inverse;
+}
+
+// Against an inverse in long double. With H = D^-1 A D^-1, D = sqrt(diag A),
+// which the rounding of neither factor nor inverse notices, the error of D Z D
+// is at most c n u cond(H) |H^-1| (Du Croz and Higham, Stability of Methods for
+// Matrix Inversion, 1992); sums of n products round n u of their size, once in
+// each of factor, Y and Z.
+TEST(HostDenseCholesky, Inverts) {
+  using MatrixXl = Eigen::Matrix<long double, Eigen::Dynamic, Eigen::Dynamic>;
+  for (const int64_t n : {int64_t{1},
+                          int64_t{7},
+                          int64_t{9},
+                          kTile - 1,
+                          kTile,
+                          kTile + 1,
+                          2 * kTile,
+                          3 * kTile + 17,
+                          4 * kTile + 33}) {
+    for (const int64_t band : {int64_t{3}, int64_t{40}, n}) {
+      SCOPED_TRACE(testing::Message() << n << " columns, band " << band);
+      const MatrixXd a = RandomMatrix(n, band, 11);
+      const VectorXd d = a.diagonal().cwiseSqrt();
+      const MatrixXd h =
+          d.cwiseInverse().asDiagonal() * a * d.cwiseInverse().asDiagonal();
+      const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(
+          h, Eigen::EigenvaluesOnly);
+      const double smallest = eigen.eigenvalues()(0);
+      const double largest = eigen.eigenvalues()(n - 1);
+      const double u = 0.5 * kEpsilon;
+      const double bound =
+          3.0 * static_cast<double>(n) * u * largest / smallest / smallest;
+      const MatrixXd b = MatrixXd::Random(n, n < kTile ? 1 : 35);
+      const Inverse inverse = Invert(a, b, 2);
+      const MatrixXl expected =
+          a.cast<long double>().llt().solve(MatrixXl::Identity(n, n));
+      const MatrixXl difference = inverse.z.cast<long double>() - expected;
+      EXPECT_LE((d.cast<long double>().asDiagonal() * difference *
+                 d.cast<long double>().asDiagonal())
+                    .cwiseAbs()
+                    .maxCoeff(),
+                bound);
+      EXPECT_EQ(inverse.z, inverse.z.transpose());
+      // Zeros are still behind the columns.
+      const int64_t stride = HostDenseCholesky::Stride(n);
+      for (int64_t j = 0; j < n; ++j) {
+        for (int64_t i = n; i < stride; ++i) {
+          ASSERT_EQ(inverse.values[stride * j + i], 0.0);
+        }
+      }
+      // Sums of n products.
+      const MatrixXd most = inverse.z.cwiseAbs() * b.cwiseAbs();
+      const MatrixXd x = inverse.z * b;
+      EXPECT_TRUE(((inverse.of_columns - x).array().abs() <=
+                   2.0 * static_cast<double>(n) * kEpsilon * most.array())
+                      .all());
+    }
+  }
+}
+
+TEST(HostDenseCholesky, InvertsToTheSameBitsOnAnyNumberOfThreads) {
+  for (const int64_t n : {kTile + 1, 5 * kTile + 11}) {
+    for (const int64_t band : {int64_t{5}, n}) {
+      const MatrixXd a = RandomMatrix(n, band, 3);
+      const MatrixXd b = MatrixXd::Random(n, 9);
+      const Inverse one = Invert(a, b, 1);
+      for (const int num_threads : {2, 3, 5}) {
+        const Inverse other = Invert(a, b, num_threads);
+        EXPECT_EQ(other.values, one.values);
+        EXPECT_EQ(other.of_columns, one.of_columns);
+      }
+    }
+  }
+}
+
+// A factor that failed has no inverse; the next one has.
+TEST(HostDenseCholesky, InvertsAfterAFailure) {
+  const int64_t n = kTile + 3;
+  HostMachine machine(2);
+  HostDenseCholesky cholesky;
+  ASSERT_TRUE(cholesky.Setup(n, &machine).ok());
+  std::vector<double> a = Stored(-MatrixXd::Identity(n, n));
+  ASSERT_TRUE(cholesky.QueueFactorization(a.data()).ok());
+  EXPECT_EQ(cholesky.Invert().code, StatusCode::kInvalidArgument);
+  for (int i = 0; i < 2; ++i) {
+    a = Stored(4.0 * MatrixXd::Identity(n, n));
+    ASSERT_TRUE(cholesky.QueueFactorization(a.data()).ok());
+    ASSERT_TRUE(cholesky.Invert().ok());
+    EXPECT_EQ(a[0], 0.25);
+    EXPECT_EQ(a[HostDenseCholesky::Stride(n) * (n - 1) + n - 1], 0.25);
   }
 }
 

@@ -61,6 +61,46 @@ inline void CameraReference(const std::string& name,
   } else if (name == "RADIAL_FISHEYE") {
     pixel[0] = k[0] * u * s * (1 + k[3] * t2 + k[4] * t4) + k[1];
     pixel[1] = k[0] * v * s * (1 + k[3] * t2 + k[4] * t4) + k[2];
+  } else if (name == "FOV") {
+    const Real a = k[4] == 0 || r == 0
+                       ? (k[4] == 0 ? 1 : 2 * std::tan(k[4] / 2) / k[4])
+                       : std::atan(2 * r * std::tan(k[4] / 2)) / (r * k[4]);
+    pixel[0] = k[0] * u * a + k[2];
+    pixel[1] = k[1] * v * a + k[3];
+  } else if (name == "THIN_PRISM_FISHEYE") {
+    const Real a = 1 + k[4] * t2 + k[5] * t4 + k[8] * t6 + k[9] * t8;
+    const Real x = u * s, y = v * s;
+    pixel[0] = k[0] * (x * a + 2 * k[6] * x * y + k[7] * (t2 + 2 * x * x) +
+                       k[10] * t2) +
+               k[2];
+    pixel[1] = k[1] * (y * a + k[6] * (t2 + 2 * y * y) + 2 * k[7] * x * y +
+                       k[11] * t2) +
+               k[3];
+  } else if (name == "RAD_TAN_THIN_PRISM_FISHEYE") {
+    const Real a = 1 + k[4] * t2 + k[5] * t4 + k[6] * t6 + k[7] * t8 +
+                   k[8] * t8 * t2 + k[9] * t8 * t4;
+    const Real x = u * s * a, y = v * s * a;
+    const Real q = x * x + y * y;
+    pixel[0] = k[0] * (x + 2 * k[11] * x * y + k[10] * (q + 2 * x * x) +
+                       k[12] * q + k[13] * q * q) +
+               k[2];
+    pixel[1] = k[1] * (y + 2 * k[10] * x * y + k[11] * (q + 2 * y * y) +
+                       k[14] * q + k[15] * q * q) +
+               k[3];
+  } else if (name == "SIMPLE_DIVISION" || name == "DIVISION") {
+    const int last = name == "DIVISION" ? 1 : 0;
+    // The root of r (1 + k s^2) = s next to r.
+    const Real a = 2 / (1 + std::sqrt(1 - 4 * k[last + 3] * r2));
+    pixel[0] = k[0] * u * a + k[last + 1];
+    pixel[1] = k[last] * v * a + k[last + 2];
+  } else if (name == "SIMPLE_FISHEYE" || name == "FISHEYE") {
+    const int last = name == "FISHEYE" ? 1 : 0;
+    pixel[0] = k[0] * u * s + k[last + 1];
+    pixel[1] = k[last] * v * s + k[last + 2];
+  } else if (name == "EUCM") {
+    const Real a = 1 / (k[4] * std::sqrt(k[5] * r2 + 1) + 1 - k[4]);
+    pixel[0] = k[0] * u * a + k[2];
+    pixel[1] = k[1] * v * a + k[3];
   } else {
     FAIL() << name;
   }

@@ -69,6 +69,11 @@ const Known kKnown[] = {
       0.003},
      {1021.8500343150872, 26.039975852346004},
      {512.8999977050008, 385.90002840500165}},
+    {"FOV",
+     7,
+     {900, 950, 512, 384, 0.8},
+     {1024.5526149583616, 23.314826510782666},
+     {512.9512836085205, 386.00826539576553}},
     {"SIMPLE_RADIAL_FISHEYE",
      8,
      {900, 512, 384, -0.07},
@@ -79,6 +84,67 @@ const Known kKnown[] = {
      {900, 512, 384, -0.07, 0.02},
      {968.4869401514378, 79.67537323237474},
      {512.8999981850066, 385.79999637001305}},
+    {"THIN_PRISM_FISHEYE",
+     10,
+     {900,
+      950,
+      512,
+      384,
+      -0.07,
+      0.02,
+      0.003,
+      -0.002,
+      -0.005,
+      0.001,
+      0.004,
+      -0.003},
+     {967.1156886919574, 64.22780628942115},
+     {512.9000143849526, 385.9000113682964}},
+    {"RAD_TAN_THIN_PRISM_FISHEYE",
+     11,
+     {900,
+      950,
+      512,
+      384,
+      -0.07,
+      0.02,
+      -0.005,
+      0.001,
+      0.0005,
+      -0.0002,
+      0.003,
+      -0.002,
+      0.004,
+      -0.003,
+      0.002,
+      0.001},
+     {972.333352336419, 61.57718206932674},
+     {512.9000278848192, 385.89999236838617}},
+    {"SIMPLE_DIVISION",
+     12,
+     {900, 512, 384, -0.07},
+     {1033.6567104837495, 36.22885967750028},
+     {512.8999996850002, 385.7999993700004}},
+    {"DIVISION",
+     13,
+     {900, 950, 512, 384, -0.07},
+     {1033.6567104837495, 16.90824077069476},
+     {512.8999996850002, 385.8999993350005}},
+    {"SIMPLE_FISHEYE",
+     14,
+     {900, 512, 384},
+     {979.8439763551946, 72.10401576320362},
+     {512.8999985000045, 385.799997000009}},
+    {"FISHEYE",
+     15,
+     {900, 950, 512, 384},
+     {979.8439763551946, 54.776461083381605},
+     {512.8999985000045, 385.8999968333428}},
+    {"EUCM",
+     16,
+     {900, 950, 512, 384, 0.6, 1.2},
+     {975.6715283255412, 57.712628215359814},
+     {512.8999983800054, 385.8999965800113}},
 };
 
 template <typename Model>
@@ -115,8 +181,16 @@ using Models = ::testing::Types<SimplePinholeCamera,
                                 OpenCvCamera,
                                 OpenCvFisheyeCamera,
                                 FullOpenCvCamera,
+                                FovCamera,
                                 SimpleRadialFisheyeCamera,
-                                RadialFisheyeCamera>;
+                                RadialFisheyeCamera,
+                                ThinPrismFisheyeCamera,
+                                RadTanThinPrismFisheyeCamera,
+                                SimpleDivisionCamera,
+                                DivisionCamera,
+                                SimpleFisheyeCamera,
+                                FisheyeCamera,
+                                EucmCamera>;
 TYPED_TEST_SUITE(CameraModelsTest, Models);
 
 // On the axis, on both sides of r = 0.01 where the series ends, and up to 63
@@ -165,7 +239,7 @@ TYPED_TEST(CameraModelsTest, AgreesWithItsFormula) {
       // t < 1.2), and the denominator of FULL_OPENCV is kept away from 0 below.
       const Real r2 = r * r;
       const Real denominator =
-          TypeParam::kNumParams < 12
+          TypeParam::kModelId != FullOpenCvCamera::kModelId
               ? 1.0
               : std::abs(1 + params[9] * r2 + params[10] * r2 * r2 +
                          params[11] * r2 * r2 * r2);
@@ -242,6 +316,11 @@ TYPED_TEST(CameraModelsTest, SeesNothingBehindIt) {
   std::mt19937 random(3);
   double params[TypeParam::kNumParams];
   this->RandomParams(&random, params);
+  if (TypeParam::kModelId == SimpleDivisionCamera::kModelId ||
+      TypeParam::kModelId == DivisionCamera::kModelId) {
+    // A field of view below half of the sphere.
+    params[TypeParam::kNumParams - 1] = 0.05;
+  }
   for (const double z : {-1.0,
                          -1e-300,
                          0.0,
@@ -259,6 +338,38 @@ TYPED_TEST(CameraModelsTest, SeesNothingBehindIt) {
   // On the axis, whatever the coefficients.
   EXPECT_EQ(pixel[0], params[TypeParam::kNumFocalLengths]);
   EXPECT_EQ(pixel[1], params[TypeParam::kNumFocalLengths + 1]);
+}
+
+TEST(CameraModels, DivisionSeesBehindItAndEndsWhereItsRootDoes) {
+  // k = -1/8 and the direction (1, 0, -1/2): Z^2 - 4 k X^2 = 3/4, x = 2 / (-1/2
+  // + sqrt(3) / 2), and x / (1 + k x^2) = X / Z = -2.
+  const double wide[4] = {100.0, 50.0, 40.0, -0.125};
+  const double behind[3] = {1.0, 0.0, -0.5};
+  double pixel[2];
+  ASSERT_TRUE(SimpleDivisionCamera::ImgFromCam(wide, behind, pixel));
+  const double x = 2.0 / (std::sqrt(0.75) - 0.5);
+  EXPECT_NEAR(x / (1.0 - 0.125 * x * x), -2.0, 1e-14);
+  EXPECT_NEAR(pixel[0], 100.0 * x + 50.0, 1e-11);
+  EXPECT_EQ(pixel[1], 40.0);
+  // r = 2 is the largest with 1 - 4 k r^2 >= 0.
+  const double narrow[4] = {100.0, 50.0, 40.0, 0.0625};
+  for (const double r : {1.99, 2.0, 2.01}) {
+    const double point[3] = {0.0, 3.0 * r, 3.0};
+    EXPECT_EQ(SimpleDivisionCamera::ImgFromCam(narrow, point, pixel), r < 2.0);
+  }
+}
+
+TEST(CameraModels, EucmSeesNothingWhereItsDenominatorEnds) {
+  const double point[3] = {1.0, 0.0, 1.0};
+  double pixel[2];
+  // d^2 = 1 + beta, and 2 sqrt(1 + beta) - 1 of alpha = 2.
+  const double alpha2[6] = {100.0, 100.0, 50.0, 40.0, 2.0, -0.7};
+  EXPECT_TRUE(EucmCamera::ImgFromCam(alpha2, point, pixel));
+  EXPECT_NEAR(pixel[0], 50.0 + 100.0 / (2.0 * std::sqrt(0.3) - 1.0), 1e-10);
+  const double no_denominator[6] = {100.0, 100.0, 50.0, 40.0, 2.0, -0.8};
+  EXPECT_FALSE(EucmCamera::ImgFromCam(no_denominator, point, pixel));
+  const double no_root[6] = {100.0, 100.0, 50.0, 40.0, 0.5, -1.5};
+  EXPECT_FALSE(EucmCamera::ImgFromCam(no_root, point, pixel));
 }
 
 TEST(CameraModels, TheListNamesAll) {

@@ -922,7 +922,7 @@ TEST(Photogrammetry, TheListOfCases) {
   });
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::unique(names.begin(), names.end()), names.end());
-  EXPECT_EQ(names.size(), 41);
+  EXPECT_EQ(names.size(), 49);
 }
 
 TEST(SquareRootInformation, WhitensACovariance) {

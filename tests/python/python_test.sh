@@ -30,9 +30,9 @@ python3 -m venv "$work/venv" ||
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 install() { "$work/venv/bin/pip" install --quiet --retries 2 "$@"; }
-if ! install matplotlib pytest >"$work/pip.log" 2>&1; then
+if ! install matplotlib mypy pytest >"$work/pip.log" 2>&1; then
   tail -n 3 "$work/pip.log"
-  skip "pip can't install matplotlib and pytest; $work/pip.log has more"
+  skip "pip can't install matplotlib, mypy and pytest; $work/pip.log has more"
 fi
 # Packages with a Ceres of their own, which tests put beside this one.
 for package in pyceres pycolmap; do

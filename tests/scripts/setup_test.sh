@@ -55,6 +55,7 @@ mkdir -p "$ceres/include/ceres" "$ceres/data" "$CHECKOUT/patches"
 printf '#define CERES_VERSION_%s\n' 'MAJOR 2' 'MINOR 2' 'REVISION 0' \
   >"$ceres/include/ceres/version.h"
 echo problem >"$ceres/data/problem-16-22106-pre.txt"
+echo licence >"$ceres/LICENSE"
 write_patch() {
   printf -- '--- a/added\n+++ b/added\n@@ -0,0 +1 @@\n+%s\n' "$1" \
     >"$CHECKOUT/patches/0001-one.patch"

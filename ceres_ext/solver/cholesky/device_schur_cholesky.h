@@ -114,11 +114,18 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     return sparse_.SolveColumns(num_columns, work, x);
   }
   bool NeedsWork() const { return size_.is_sparse || is_inverted_; }
+  // True if Invert is at least as fast for that many blocks of S^-1.
+  bool ShouldInvert(int64_t /*num_blocks*/) const { return !size_.is_sparse; }
   // S^-1 replaces a dense factor, until S is factorised again.
-  bool CanInvert() const { return !size_.is_sparse; }
   kernels::Status Invert() {
     is_inverted_ = true;
     return dense_.Invert();
+  }
+  // Memory of Invert until it is done.
+  int64_t inversion_bytes() const {
+    return size_.is_sparse
+               ? 0
+               : kernels::CudaDenseCholesky::InversionBytes(num_unknowns_);
   }
   // Null where Invert was not called.
   SchurInverse inverse() const {
@@ -181,6 +188,9 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     int64_t of_factor = 0;
     CERES_EXT_RETURN_IF_ERROR(
         dense_.ForecastBytes(n, of_cholesky, machine_, &of_factor));
+    if (options.wants_columns) {
+      of_factor += kernels::CudaDenseCholesky::InversionBytes(n);
+    }
     const int64_t of_matrix = kDouble * stride * n;
     CERES_EXT_RETURN_IF_ERROR(CheckRoom(of_matrix, of_factor));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));

@@ -13,7 +13,7 @@
 //   if (cholesky.sparse_is_wrong()) status = cholesky.ReplaceSparse();
 //   // or, for columns of S^-1:
 //   if (status.ok()) status = cholesky.Factorize();
-//   if (status.ok()) status = cholesky.Invert();  // where it CanInvert
+//   if (status.ok()) status = cholesky.Invert();  // where it ShouldInvert
 //   if (status.ok()) status = cholesky.SolveColumns(n, false, x, work);
 #ifndef CERES_EXT_SOLVER_CHOLESKY_SCHUR_CHOLESKY_H_
 #define CERES_EXT_SOLVER_CHOLESKY_SCHUR_CHOLESKY_H_
@@ -65,8 +65,9 @@ class NoSchurCholesky {
     return {};
   }
   bool NeedsWork() const { return false; }
-  bool CanInvert() const { return false; }
+  bool ShouldInvert(int64_t /*num_blocks*/) const { return false; }
   kernels::Status Invert() { return {}; }
+  int64_t inversion_bytes() const { return 0; }
   SchurInverse inverse() const { return {}; }
   const ExplicitSchur<Machine>& schur() const { return schur_; }
   ExplicitSchur<Machine>* mutable_schur() { return &schur_; }

@@ -1,0 +1,496 @@
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+"""Models of COLMAP, and bundle adjustment in place of pycolmap's.
+
+    reconstruction = pycolmap.Reconstruction("sparse/0")
+    summary = ceres_ext.colmap.bundle_adjustment(reconstruction)
+
+refines the reconstruction as pycolmap.bundle_adjustment does. Without pycolmap:
+
+    model = ceres_ext.colmap.read("sparse/0")
+    ceres_ext.colmap.bundle_adjustment(model, loss_function_type="CAUCHY")
+    ceres_ext.colmap.write(model, "refined")
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import importlib
+import os
+import tempfile
+import time
+import typing
+
+import numpy
+import numpy.typing
+
+from ._ceres_ext import ColmapModel as Model
+from ._ceres_ext import (
+    IterationSummary,
+    SolverOptions,
+    Summary,
+    _adjust_colmap,
+    _colmap_camera_models,
+    _ColmapProblemOptions,
+    _img_from_cam,
+    _read_colmap,
+    _write_colmap,
+)
+
+__all__ = [
+    "CAMERA_MODELS",
+    "BundleAdjustmentSummary",
+    "Model",
+    "RunawayFocalLength",
+    "bundle_adjustment",
+    "img_from_cam",
+    "read",
+    "write",
+]
+
+CAMERA_MODELS: tuple[str, ...] = tuple(_colmap_camera_models())
+"""The names of the camera models that are supported: those of COLMAP 4 without
+EQUIRECTANGULAR."""
+
+_Flags = numpy.typing.NDArray[numpy.bool_]
+
+_LOSSES = ["TRIVIAL", "SOFT_L1", "CAUCHY", "HUBER"]
+_GAUGES = ["UNSPECIFIED", "TWO_CAMS_FROM_WORLD", "THREE_POINTS"]
+
+if typing.TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._ceres_ext import OptionValues
+
+# COLMAP's defaults of ceres::Solver::Options.
+_SOLVER_DEFAULTS: OptionValues = {
+    "max_num_iterations": 100,
+    "max_linear_solver_iterations": 200,
+    "max_num_consecutive_invalid_steps": 10,
+    "max_consecutive_nonmonotonic_steps": 10,
+    "function_tolerance": 0.0,
+    "gradient_tolerance": 1e-4,
+    "parameter_tolerance": 0.0,
+}
+
+# Fields of pycolmap's solver_options that select its linear solver, which have
+# an effect only if auto_select_solver_type is False.
+_LINEAR_SOLVER_FIELDS = {
+    "linear_solver_type",
+    "preconditioner_type",
+    "visibility_clustering_type",
+    "dense_linear_algebra_library_type",
+    "sparse_linear_algebra_library_type",
+    "use_explicit_schur_complement",
+    "dynamic_sparsity",
+}
+
+
+def read(folder: str | os.PathLike[str]) -> Model:
+    """Reads a model: cameras, images, points3D, and rigs and frames if they are
+    there, as text or binary; where both are complete, the binary files.
+
+    folder: for example "sparse/0".
+
+    OSError: there is no such folder. ValueError: a file is missing or holds
+    something else; the message names the file, its line or byte, what was
+    expected there and what was found.
+
+        model = ceres_ext.colmap.read("sparse/0")
+        print(model, model.points.mean(axis=0))
+    """
+    folder = os.fspath(folder)
+    os.listdir(folder)
+    return _read_colmap(folder)
+
+
+def write(model: Model, folder: str | os.PathLike[str]) -> None:
+    """Writes a model, in the form model.format, to files that read() and COLMAP
+    read back with the same bits.
+
+    The folder is created if its own folder is there. Each file is written
+    completely or not at all.
+
+    OSError: a file can't be written, or the folder holds files of a model that
+    this one would not replace.
+
+        model.format = "TXT"
+        ceres_ext.colmap.write(model, "refined")
+    """
+    _write_colmap(model, os.fspath(folder))
+
+
+def img_from_cam(
+    camera_model: str,
+    params: numpy.typing.NDArray[numpy.float64],
+    points: numpy.typing.NDArray[numpy.float64],
+) -> numpy.typing.NDArray[numpy.float64]:
+    """Projects points in the frame of a camera, as Camera.img_from_cam of
+    pycolmap.
+
+    camera_model: one of CAMERA_MODELS. params: (k,), its parameters in COLMAP's
+    order. points: (n, 3), the camera looks along +z.
+
+    Returns (n, 2), pixels; NaN for points that have no image, as behind the
+    camera.
+
+    ValueError, TypeError: another name, shape or type.
+
+        img_from_cam("PINHOLE", numpy.array([900.0, 900.0, 512.0, 384.0]),
+                     numpy.array([[0.1, 0.2, 2.0]]))
+    """
+    return _img_from_cam(camera_model, params, points)
+
+
+class RunawayFocalLength(typing.NamedTuple):
+    """A focal length that the observations do not determine: the solve moved it
+    to more than 10 times or less than a tenth of its start."""
+
+    camera_id: int
+    axis: int
+    """0 of f and fx, 1 of fy."""
+    start: float
+    """Pixels."""
+    end: float
+    """Pixels."""
+
+
+class BundleAdjustmentSummary(typing.NamedTuple):
+    """The result of bundle_adjustment(), with the names of pycolmap's summary."""
+
+    solve: Summary
+    """Costs, steps, times and machine of the solve."""
+    runaway_focal_lengths: list[RunawayFocalLength]
+    num_filtered_observations: int
+    """Observations of points behind their camera, which were deleted."""
+    read_time_in_seconds: float
+    """Seconds for reading the reconstruction."""
+    write_time_in_seconds: float
+    """Seconds for writing the result into it."""
+
+    @property
+    def termination_type(self) -> str:
+        """CONVERGENCE, NO_CONVERGENCE, FAILURE or USER_SUCCESS."""
+        return self.solve.termination_type
+
+    @property
+    def num_residuals(self) -> int:
+        """Residuals of the solve, two for an observation."""
+        return self.solve.num_residuals_reduced
+
+    def is_solution_usable(self) -> bool:
+        """True if the reconstruction holds a solution."""
+        return self.solve.is_solution_usable()
+
+    def brief_report(self) -> str:
+        """A line on the solve, and one for each runaway focal length."""
+        lines = [self.solve.brief_report()]
+        for one in self.runaway_focal_lengths:
+            lines.append(
+                f"camera {one.camera_id}: the observations do not determine its "
+                f"focal length{' fy' if one.axis == 1 else ''}, which went from "
+                f"{one.start:.6g} to {one.end:.6g} pixels"
+            )
+        return "\n".join(lines)
+
+
+def bundle_adjustment(
+    reconstruction: typing.Any,
+    options: typing.Any = None,
+    config: typing.Any = None,
+    *,
+    refine_focal_length: bool | None = None,
+    refine_principal_point: bool | None = None,
+    refine_extra_params: bool | None = None,
+    refine_rig_from_world: bool | None = None,
+    refine_sensor_from_rig: bool | None = None,
+    constant_rig_from_world_rotation: bool | None = None,
+    refine_points3D: bool | None = None,
+    min_track_length: int | None = None,
+    loss_function_type: str | None = None,
+    loss_function_scale: float | None = None,
+    fixed_gauge: str | None = None,
+    print_summary: bool | None = None,
+    callback: collections.abc.Callable[[IterationSummary], object] | None = None,
+    **values: Unpack[OptionValues],
+) -> BundleAdjustmentSummary:
+    """Refines poses, cameras and points, as pycolmap.bundle_adjustment does.
+
+    reconstruction: a pycolmap.Reconstruction or a Model, refined in place. The
+    errors of a Reconstruction's points are updated.
+    options: a pycolmap.BundleAdjustmentOptions, or None for its defaults. Its
+    ceres.solver_options apply, except that linear_solver="AUTO" chooses the
+    linear solver unless ceres.auto_select_solver_type is False. Its other fields
+    that select solvers and machines of pycolmap (use_gpu, gpu_index,
+    max_num_images..., min_num_..., caspar) have no effect; `device` chooses.
+    config: a pycolmap.BundleAdjustmentConfig: images, constant poses, cameras,
+    sensors and points, variable points, and the gauge. With None all images are
+    in the problem and the gauge is TWO_CAMS_FROM_WORLD, after observations of
+    points behind their camera were deleted from a Reconstruction, as
+    pycolmap.bundle_adjustment does.
+    loss_function_type: TRIVIAL, SOFT_L1, CAUCHY, HUBER.
+    loss_function_scale: in pixels.
+    fixed_gauge: UNSPECIFIED, TWO_CAMS_FROM_WORLD, THREE_POINTS.
+    print_summary: prints brief_report().
+    callback, values: as for ceres_ext.solve, for example
+    max_num_iterations=20, device="CUDA".
+
+    Keywords, except the last two, are fields of options and config, whose values
+    they replace.
+
+    A Reconstruction is read through its binary form in memory and written
+    through references to its parts. References that the caller has stay valid.
+
+    ValueError: a camera model, an option or a part of the config is not
+    supported; the message names it.
+    TypeError: the reconstruction is another object, or an option is unknown or
+    has another type.
+    A solve that fails raises nothing: is_solution_usable() is False, and poses,
+    cameras and points are unchanged.
+
+        summary = bundle_adjustment(reconstruction, loss_function_type="HUBER",
+                                    refine_principal_point=True)
+        print(summary.brief_report())
+    """
+    if not isinstance(reconstruction, Model) and not hasattr(
+        reconstruction, "write_binary"
+    ):
+        raise TypeError(
+            "reconstruction: expected a pycolmap.Reconstruction or a "
+            f"ceres_ext.colmap.Model, found {type(reconstruction).__name__}"
+        )
+    given: dict[str, object] = {
+        "refine_focal_length": refine_focal_length,
+        "refine_principal_point": refine_principal_point,
+        "refine_extra_params": refine_extra_params,
+        "refine_rig_from_world": refine_rig_from_world,
+        "refine_sensor_from_rig": refine_sensor_from_rig,
+        "constant_rig_from_world_rotation": constant_rig_from_world_rotation,
+        "refine_points3D": refine_points3D,
+        "min_track_length": min_track_length,
+        "loss_function_scale": loss_function_scale,
+    }
+    problem = _ColmapProblemOptions()
+    solver = SolverOptions(**_SOLVER_DEFAULTS)
+    loss = loss_function_type
+    prints = print_summary
+    if options is not None:
+        for name in given:
+            source = options.ceres if name == "loss_function_scale" else options
+            setattr(problem, name, getattr(source, name))
+        loss = loss or options.ceres.loss_function_type.name
+        prints = options.print_summary if prints is None else prints
+        _take_solver_options(options, solver)
+    for name, chosen in given.items():
+        if chosen is not None:
+            _set_option(problem, name, chosen)
+    if not 0.0 < problem.loss_function_scale < float("inf"):
+        raise ValueError(
+            "loss_function_scale: expected a number above 0, found "
+            f"{problem.loss_function_scale}"
+        )
+    problem._set_loss(_choice("loss_function_type", loss or "TRIVIAL", _LOSSES))
+    if fixed_gauge is None:
+        fixed_gauge = (
+            "TWO_CAMS_FROM_WORLD" if config is None else config.fixed_gauge.name
+        )
+    problem._set_gauge(_choice("fixed_gauge", fixed_gauge, _GAUGES))
+    for name, value in values.items():
+        setattr(solver, name, value)
+
+    start = time.perf_counter()
+    num_filtered = 0
+    if isinstance(reconstruction, Model):
+        model = reconstruction
+    else:
+        _check_cameras(reconstruction)
+        if config is None:
+            num_filtered = _filter_observations(reconstruction)
+        model = _read_reconstruction(reconstruction)
+    selection = _select(model, config)
+    read_time = time.perf_counter() - start
+    write_time = 0.0
+    try:
+        summary, runaways = _adjust_colmap(
+            model, problem, solver, selection, callback
+        )
+    finally:
+        if model is not reconstruction:
+            start = time.perf_counter()
+            _write_back(model, reconstruction)
+            write_time = time.perf_counter() - start
+    result = BundleAdjustmentSummary(
+        summary,
+        [RunawayFocalLength(*one) for one in runaways],
+        num_filtered,
+        read_time,
+        write_time,
+    )
+    if prints or prints is None:
+        print(result.brief_report())
+    return result
+
+
+def _choice(name: str, value: str, choices: list[str]) -> int:
+    if value not in choices:
+        raise ValueError(
+            f"{name}: expected one of {', '.join(choices)}, found {value!r}"
+        )
+    return choices.index(value)
+
+
+def _set_option(problem: _ColmapProblemOptions, name: str, value: object) -> None:
+    try:
+        setattr(problem, name, value)
+    except TypeError:
+        expected = type(getattr(problem, name)).__name__
+        raise TypeError(
+            f"{name}: expected a value of type {expected}, found {value!r}"
+        ) from None
+
+
+def _take_solver_options(options: typing.Any, solver: SolverOptions) -> None:
+    """Sets the options of a pycolmap.BundleAdjustmentOptions."""
+    if options.backend.name != "CERES":
+        raise ValueError(
+            f"backend: expected CERES, found {options.backend.name}, which is "
+            "another solver of pycolmap"
+        )
+    theirs = options.ceres.solver_options
+    defaults = type(options)().ceres.solver_options.todict()
+    for name, value in theirs.todict().items():
+        if name in _LINEAR_SOLVER_FIELDS and options.ceres.auto_select_solver_type:
+            continue
+        if name == "num_threads" and value < 1:
+            continue
+        if hasattr(solver, name):
+            setattr(solver, name, getattr(value, "name", value))
+        elif value != defaults.get(name):
+            raise ValueError(
+                f"ceres.solver_options.{name}: expected "
+                f"{defaults.get(name)}, found {value}; other values are not "
+                "supported"
+            )
+
+
+def _check_cameras(reconstruction: typing.Any) -> None:
+    for camera_id, camera in reconstruction.cameras.items():
+        if camera.model_name not in CAMERA_MODELS:
+            raise ValueError(
+                f"camera {camera_id}: expected one of {', '.join(CAMERA_MODELS)}, "
+                f"found {camera.model_name}, which is not supported"
+            )
+
+
+def _filter_observations(reconstruction: typing.Any) -> int:
+    # By name, so that type checkers do not look for it.
+    pycolmap: typing.Any = importlib.import_module("pycolmap")
+    manager = pycolmap.ObservationManager(reconstruction)
+    return int(manager.filter_observations_with_negative_depth())
+
+
+def _read_reconstruction(reconstruction: typing.Any) -> Model:
+    """Through files in memory, which pycolmap writes at once: reading part by
+    part takes about 10 times as long."""
+    files = ("rigs", "cameras", "frames", "images", "points3D")
+    descriptors: list[int] = []
+    with tempfile.TemporaryDirectory(prefix="ceres_ext_") as folder:
+        try:
+            for file in files:
+                descriptors.append(os.memfd_create(file))
+                os.symlink(
+                    f"/proc/self/fd/{descriptors[-1]}",
+                    os.path.join(folder, file + ".bin"),
+                )
+            reconstruction.write_binary(folder)
+            return _read_colmap(folder)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def _select(model: Model, config: typing.Any) -> list[_Flags | None]:
+    """The arrays of _adjust_colmap for a BundleAdjustmentConfig."""
+    if config is None:
+        return [None] * 6
+
+    def flags(ids: numpy.typing.NDArray[typing.Any], chosen: object) -> _Flags:
+        return numpy.isin(ids, numpy.array(sorted(chosen), dtype=ids.dtype))  # type: ignore[call-overload]
+
+    def check(what: str, ids: typing.Any, chosen: typing.Any) -> None:
+        missing = set(chosen) - set(ids.tolist())
+        if missing:
+            raise ValueError(
+                f"config: expected {what} with a pose in the reconstruction, found "
+                f"{min(missing)}"
+            )
+
+    check("images", model.image_ids, config.images)
+    images = flags(model.image_ids, config.images)
+    added = set(config.variable_points) | set(config.constant_points)
+    check("points", model.point_ids, added)
+    frames = flags(model.frame_ids, config.constant_rig_from_world_poses)
+    constant_poses = (
+        frames[model.image_frames]
+        if len(frames) > 0
+        else numpy.zeros(len(images), dtype=numpy.bool_)
+    )
+    sensors = [s.id for s in config.constant_sensor_from_rig_poses]
+    added_points = flags(model.point_ids, added)
+    if added:
+        _check_added_points(model, images, added_points)
+    return [
+        images,
+        constant_poses,
+        flags(model.camera_ids, config.constant_cam_intrinsics),
+        flags(model.camera_ids, sensors),
+        added_points,
+        flags(model.point_ids, config.constant_points),
+    ]
+
+
+def _check_added_points(model: Model, images: _Flags, added: _Flags) -> None:
+    """Poses of images that are not selected are constant in the observations of
+    added points. That is not supported if another image varies the same pose."""
+    if len(model.frame_ids) == 0:
+        return
+    frames = model.image_frames
+    varies = numpy.zeros(len(model.frame_ids), dtype=numpy.bool_)
+    varies[frames[images]] = True
+    index = model.point_index
+    begin = model.points2d_begin
+    for i in numpy.flatnonzero(~images & (model.image_sensors < 0) & varies[frames]):
+        points = index[begin[i] : begin[i + 1]]
+        if added[points[points >= 0]].any():
+            raise ValueError(
+                f"config: image {model.image_ids[i]} sees a point that was added, "
+                "and is not selected while another image of its frame is; "
+                "add the image"
+            )
+
+
+def _write_back(model: Model, reconstruction: typing.Any) -> None:
+    for number, camera_id in enumerate(model.camera_ids.tolist()):
+        params = reconstruction.camera(camera_id).params
+        params[:] = model.camera_params[number, : len(params)]
+    for frame_id, pose in zip(
+        model.frame_ids.tolist(), model.frame_poses, strict=True
+    ):
+        reconstruction.frame(frame_id).rig_from_world.params[:] = pose
+    for rig_id, camera_id, pose in zip(
+        model.sensor_rig_ids.tolist(),
+        model.sensor_camera_ids.tolist(),
+        model.sensor_poses,
+        strict=True,
+    ):
+        if not numpy.isnan(pose[0]):
+            rig = reconstruction.rig(rig_id)
+            sensor = reconstruction.camera(camera_id).sensor_id
+            sensor_from_rig = rig.sensor_from_rig(sensor)
+            sensor_from_rig.params[:] = pose
+            rig.set_sensor_from_rig(sensor, sensor_from_rig)
+    points = reconstruction.points3D
+    for point_id, xyz in zip(
+        model.point_ids.tolist(), numpy.ascontiguousarray(model.points), strict=True
+    ):
+        points[point_id].xyz = xyz
+    reconstruction.update_point_3d_errors()

@@ -1,0 +1,556 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Models of COLMAP as views of arrays, and their bundle adjustment.
+// ceres_ext/colmap.py has what users call.
+
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ceres/problem.h"
+#include "ceres_ext/camera_models.h"
+#include "ceres_ext/solve.h"
+#include "examples/colmap/colmap_origin.h"
+#include "examples/colmap/colmap_problem.h"
+#include "nanobind/nanobind.h"
+#include "nanobind/ndarray.h"
+#include "nanobind/stl/string.h"
+#include "nanobind/stl/vector.h"
+#include "problem_io/colmap_model.h"
+#include "problem_io/colmap_reader.h"
+#include "problem_io/colmap_writer.h"
+#include "python/src/array.h"
+#include "python/src/callback.h"
+#include "python/src/module.h"
+#include "python/src/options.h"
+
+namespace nb = nanobind;
+using namespace nanobind::literals;
+
+namespace ceres_ext::python {
+namespace {
+
+struct ColmapModel {
+  colmap::Model model;
+  bool is_solving = false;  // while the lock of the interpreter is released
+};
+
+// Marks the model while it lives.
+class Solving {
+ public:
+  explicit Solving(ColmapModel* model) : model_(model) {
+    model_->is_solving = true;
+  }
+  ~Solving() { model_->is_solving = false; }
+  Solving(const Solving&) = delete;
+  Solving& operator=(const Solving&) = delete;
+
+ private:
+  ColmapModel* model_;
+};
+
+using Self = nb::handle_t<ColmapModel>;
+using Class = nb::class_<ColmapModel>;
+
+// A property that is a view of `columns` values of type T, or of one where that
+// is 0, of each item of a vector; get returns the first of an item.
+template <typename T, typename Item, typename Get>
+void AddView(Class* model,
+             const char* name,
+             std::vector<Item> colmap::Model::*items,
+             size_t columns,
+             const Get& get,
+             const char* doc) {
+  static_assert(sizeof(Item) % sizeof(T) == 0);
+  model->def_prop_ro(
+      name,
+      [=](Self self) {
+        std::vector<Item>& all = nb::cast<ColmapModel&>(self).model.*items;
+        const size_t shape[] = {all.size(), columns};
+        const int64_t strides[] = {sizeof(Item) / sizeof(T), 1};
+        return nb::ndarray<nb::numpy, T>(
+            all.empty()
+                ? nullptr
+                : const_cast<void*>(static_cast<const void*>(get(&all[0]))),
+            columns == 0 ? 1 : 2,
+            shape,
+            self,
+            strides);
+      },
+      doc);
+}
+
+// A property that is an array of its own, with a row for each f(row).
+template <typename T, typename Values>
+void AddCopy(Class* model,
+             const char* name,
+             size_t columns,
+             const Values& values,
+             const char* doc) {
+  model->def_prop_ro(
+      name,
+      [=](ColmapModel& self) {
+        std::vector<T> all;
+        values(&self.model, &all);
+        return MakeArray(std::move(all), columns);
+      },
+      nb::sig(("def " + std::string(name) +
+               "(self) -> numpy.typing.NDArray[numpy." +
+               (sizeof(T) == 8 && std::is_floating_point_v<T> ? "float64"
+                : sizeof(T) == 8                              ? "int64"
+                : std::is_signed_v<T>                         ? "int32"
+                                                              : "uint32") +
+               "]")
+                  .c_str()),
+      doc);
+}
+
+void AddCameras(Class* model) {
+  using colmap::Camera;
+  const auto cameras = &colmap::Model::cameras;
+  AddView<const uint32_t>(
+      model,
+      "camera_ids",
+      cameras,
+      0,
+      [](Camera* camera) { return &camera->id; },
+      "(num_cameras,)");
+  model->def_prop_ro(
+      "camera_models",
+      [](const ColmapModel& self) {
+        std::vector<std::string> names;
+        for (const Camera& camera : self.model.cameras) {
+          names.emplace_back(camera.model->name);
+        }
+        return names;
+      },
+      "Names of COLMAP, as PINHOLE.");
+  AddView<const int64_t>(
+      model,
+      "camera_sizes",
+      cameras,
+      2,
+      [](Camera* camera) { return &camera->width; },
+      "(num_cameras, 2): width and height in pixels.");
+  AddView<double>(
+      model,
+      "camera_params",
+      cameras,
+      kMaxCameraParams,
+      [](Camera* camera) { return camera->params; },
+      "(num_cameras, 16), writable: the parameters of the camera model in "
+      "COLMAP's order, then zeros.");
+}
+
+void AddImages(Class* model) {
+  using colmap::Image;
+  const auto images = &colmap::Model::images;
+  AddView<const uint32_t>(
+      model,
+      "image_ids",
+      images,
+      0,
+      [](Image* image) { return &image->id; },
+      "(num_images,)");
+  AddView<const int32_t>(
+      model,
+      "image_cameras",
+      images,
+      0,
+      [](Image* image) { return &image->camera; },
+      "(num_images,): numbers of cameras, from 0.");
+  AddView<const int32_t>(
+      model,
+      "image_frames",
+      images,
+      0,
+      [](Image* image) { return &image->frame; },
+      "(num_images,): numbers of frames, or -1 without frames.");
+  AddView<const int32_t>(
+      model,
+      "image_sensors",
+      images,
+      0,
+      [](Image* image) { return &image->sensor; },
+      "(num_images,): -1 for the reference sensor of a rig, otherwise the "
+      "number of the other sensor in its rig.");
+  AddView<double>(
+      model,
+      "image_poses",
+      images,
+      7,
+      [](Image* image) { return image->pose; },
+      "(num_images, 7), writable: cam_from_world, quaternion x, y, z, w, then "
+      "translation. The pose of a frame is that of its image of the reference "
+      "sensor. Poses of images of other sensors follow from it.");
+  model->def_prop_ro(
+      "image_names",
+      [](const ColmapModel& self) {
+        nb::list names;
+        for (const Image& image : self.model.images) {
+          names.append(nb::steal(PyUnicode_DecodeFSDefaultAndSize(
+              image.name.data(), static_cast<Py_ssize_t>(image.name.size()))));
+        }
+        return names;
+      },
+      nb::sig("def image_names(self) -> list[str]"),
+      "File names.");
+  AddCopy<int64_t>(
+      model,
+      "points2d_begin",
+      0,
+      [](colmap::Model* model, std::vector<int64_t>* begin) {
+        begin->push_back(0);
+        for (const Image& image : model->images) {
+          begin->push_back(image.points2d_end);
+        }
+      },
+      "(num_images + 1,), a copy: image i has the 2D points from number "
+      "points2d_begin[i] to points2d_begin[i + 1] - 1.");
+  model->def_prop_ro(
+      "points2d",
+      [](Self self) {
+        std::vector<double>& all = nb::cast<ColmapModel&>(self).model.points2d;
+        return nb::ndarray<nb::numpy, double, nb::shape<-1, 2>>(
+            all.data(), {all.size() / 2, 2}, self);
+      },
+      "(num_points2d, 2), writable: x and y in pixels from the upper left "
+      "corner of the image.");
+  model->def_prop_ro(
+      "point_index",
+      [](Self self) {
+        std::vector<int32_t>& all =
+            nb::cast<ColmapModel&>(self).model.point_index;
+        return nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>>(
+            all.data(), {all.size()}, self);
+      },
+      "(num_points2d,): the number of the point that is seen there, from 0, or "
+      "-1.");
+}
+
+void AddPoints(Class* model) {
+  using colmap::Point3D;
+  const auto points = &colmap::Model::points;
+  AddView<const int64_t>(
+      model,
+      "point_ids",
+      points,
+      0,
+      [](Point3D* point) { return &point->id; },
+      "(num_points,)");
+  AddView<double>(
+      model,
+      "points",
+      points,
+      3,
+      [](Point3D* point) { return point->xyz; },
+      "(num_points, 3), writable: X, Y and Z.");
+  AddView<double>(
+      model,
+      "errors",
+      points,
+      0,
+      [](Point3D* point) { return &point->error; },
+      "(num_points,), writable: mean reprojection errors in pixels, -1 if "
+      "unknown.");
+  AddView<uint8_t>(
+      model,
+      "colors",
+      points,
+      3,
+      [](Point3D* point) { return point->color; },
+      "(num_points, 3), writable: red, green and blue.");
+}
+
+void AddRigs(Class* model) {
+  using Model = colmap::Model;
+  AddCopy<uint32_t>(
+      model,
+      "frame_ids",
+      0,
+      [](Model* model, std::vector<uint32_t>* ids) {
+        for (const colmap::Frame& frame : model->frames) {
+          ids->push_back(frame.id);
+        }
+      },
+      "(num_frames,), a copy.");
+  AddCopy<double>(
+      model,
+      "frame_poses",
+      7,
+      [](Model* model, std::vector<double>* poses) {
+        for (size_t i = 0; i < model->frames.size(); ++i) {
+          const double* pose =
+              colmap::FramePose(*model, static_cast<int32_t>(i));
+          poses->insert(poses->end(), pose, pose + 7);
+        }
+      },
+      "(num_frames, 7), a copy: rig_from_world, as image_poses.");
+  // Sensors other than the reference, rig by rig.
+  const auto for_each_sensor = [](Model* model, const auto& f) {
+    for (const colmap::Rig& rig : model->rigs) {
+      for (const colmap::RigSensor& sensor : rig.sensors) {
+        f(rig, sensor);
+      }
+    }
+  };
+  AddCopy<uint32_t>(
+      model,
+      "sensor_rig_ids",
+      0,
+      [=](Model* model, std::vector<uint32_t>* ids) {
+        for_each_sensor(model, [&](const auto& rig, const auto& /*sensor*/) {
+          ids->push_back(rig.id);
+        });
+      },
+      "(num_sensors,), a copy: the rigs of all sensors that are not the "
+      "reference of their rig.");
+  AddCopy<uint32_t>(
+      model,
+      "sensor_camera_ids",
+      0,
+      [=](Model* model, std::vector<uint32_t>* ids) {
+        for_each_sensor(model, [&](const auto& /*rig*/, const auto& sensor) {
+          ids->push_back(model->cameras[sensor.camera].id);
+        });
+      },
+      "(num_sensors,), a copy: the cameras of these sensors.");
+  AddCopy<double>(
+      model,
+      "sensor_poses",
+      7,
+      [=](Model* model, std::vector<double>* poses) {
+        for_each_sensor(model, [&](const auto& /*rig*/, const auto& sensor) {
+          for (const double value : sensor.pose) {
+            poses->push_back(sensor.has_pose
+                                 ? value
+                                 : std::numeric_limits<double>::quiet_NaN());
+          }
+        });
+      },
+      "(num_sensors, 7), a copy: their sensor_from_rig, as image_poses; NaN if "
+      "unknown.");
+}
+
+ColmapModel* ReadModel(const std::string& folder) {
+  auto* const model = new ColmapModel;
+  std::string error;
+  bool is_read = false;
+  {
+    const nb::gil_scoped_release no_gil;
+    is_read = colmap::ReadModel(folder, &model->model, &error);
+  }
+  if (!is_read) {
+    delete model;
+    throw ValueError(error);
+  }
+  return model;
+}
+
+void CheckIdle(const ColmapModel& model) {
+  if (model.is_solving) {
+    throw ValueError("the model is being solved");
+  }
+}
+
+void WriteModel(const ColmapModel& model, const std::string& folder) {
+  CheckIdle(model);
+  std::string error;
+  if (!colmap::WriteModel(folder, model.model, &error)) {
+    PyErr_SetString(PyExc_OSError, error.c_str());
+    nb::raise_python_error();
+  }
+}
+
+// numpy's bool by index, or empty of None.
+std::vector<bool> Flags(const char* name, nb::handle array, size_t size) {
+  if (array.is_none()) {
+    return {};
+  }
+  std::vector<int64_t> shape = {static_cast<int64_t>(size)};
+  const bool* const flags =
+      static_cast<bool*>(ReadArray(name, array, "bool", ARRAY_READ, &shape));
+  return std::vector<bool>(flags, flags + size);
+}
+
+// selection: the arrays of ProblemSelection in their order. Returns the summary
+// and (camera id, 0 or 1 for fx or fy, start, end) of runaway focal lengths.
+nb::tuple AdjustModel(ColmapModel* model,
+                      const colmap::ProblemOptions& problem_options,
+                      const SolverOptions& given,
+                      const std::vector<nb::object>& selected,
+                      nb::object callback) {
+  CheckIdle(*model);
+  colmap::Model& m = model->model;
+  colmap::ProblemSelection selection;
+  const struct {
+    const char* name;
+    std::vector<bool>* flags;
+    size_t size;
+  } kArrays[] = {
+      {"images", &selection.images, m.images.size()},
+      {"constant_poses", &selection.constant_poses, m.images.size()},
+      {"constant_cameras", &selection.constant_cameras, m.cameras.size()},
+      {"constant_sensors", &selection.constant_sensors, m.cameras.size()},
+      {"added_points", &selection.added_points, m.points.size()},
+      {"constant_points", &selection.constant_points, m.points.size()}};
+  if (selected.size() != std::size(kArrays)) {
+    throw ValueError("selection: expected 6 arrays");
+  }
+  for (size_t i = 0; i < selected.size(); ++i) {
+    *kArrays[i].flags = Flags(kArrays[i].name, selected[i], kArrays[i].size);
+  }
+  SolverOptions options = given;
+  options.Check();
+  PythonCallback python_callback(callback);
+  options.callbacks.push_back(&python_callback);
+  Summary summary;
+  std::vector<colmap::RunawayFocalLength> runaways;
+  const Solving solving(model);
+  {
+    const nb::gil_scoped_release no_gil;
+    const std::vector<colmap::Camera> start = m.cameras;
+    double origin[3];
+    std::optional<colmap::MovedModel> moved;
+    if (colmap::IsFar(m, origin)) {
+      moved.emplace(origin, &m);
+    }
+    ceres::Problem problem;
+    colmap::BuildProblem(problem_options, &m, &problem, selection);
+    colmap::OrderPointsFirst(problem, m, /*control=*/{}, &options);
+    Solve(options, options, &problem, &summary);
+    colmap::SetPosesOfSensors(&m);
+    if (moved.has_value()) {
+      moved->MoveBack(problem, &m);
+    }
+    runaways = colmap::FindRunawayFocalLengths(start, m);
+  }
+  python_callback.RethrowIfRaised();
+  nb::list focal_lengths;
+  for (const colmap::RunawayFocalLength& runaway : runaways) {
+    focal_lengths.append(nb::make_tuple(
+        runaway.camera_id, runaway.index, runaway.start, runaway.end));
+  }
+  return nb::make_tuple(std::move(summary), focal_lengths);
+}
+
+nb::object ImgFromCam(const std::string& name,
+                      nb::object params,
+                      nb::object points) {
+  const colmap::CameraModelInfo* const info = colmap::FindCameraModel(name);
+  if (info == nullptr) {
+    throw ValueError("camera_model: expected one of " +
+                     colmap::CameraModelNames() + ", found " + name);
+  }
+  std::vector<int64_t> num_params = {info->num_params};
+  std::vector<int64_t> num_points = {kAnyLength, 3};
+  const double* const k = static_cast<double*>(
+      ReadArray("params", params, "float64", ARRAY_READ, &num_params));
+  const double* const p = static_cast<double*>(
+      ReadArray("points", points, "float64", ARRAY_READ, &num_points));
+  std::vector<double> pixels(2 * num_points[0],
+                             std::numeric_limits<double>::quiet_NaN());
+  ForEachCameraModel([&](auto camera_model) {
+    if (camera_model.kModelId == info->id) {
+      for (int64_t i = 0; i < num_points[0]; ++i) {
+        decltype(camera_model)::ImgFromCam(k, p + 3 * i, &pixels[2 * i]);
+      }
+    }
+  });
+  return MakeArray(std::move(pixels), 2);
+}
+
+}  // namespace
+
+void AddColmap(nb::module_* module) {
+  Class model(
+      *module,
+      "ColmapModel",
+      "A sparse model of COLMAP (ceres_ext.colmap.read). Arrays are views "
+      "of the model unless they say that they are copies; items have the "
+      "order of the files.");
+  AddCameras(&model);
+  AddImages(&model);
+  AddPoints(&model);
+  AddRigs(&model);
+  model.def_prop_rw(
+      "format",
+      [](const ColmapModel& self) {
+        return self.model.format == colmap::MODEL_TEXT ? "TXT" : "BIN";
+      },
+      [](ColmapModel& self, const std::string& format) {
+        if (format != "TXT" && format != "BIN") {
+          throw ValueError("format: expected TXT or BIN, found " + format);
+        }
+        self.model.format =
+            format == "TXT" ? colmap::MODEL_TEXT : colmap::MODEL_BINARY;
+      },
+      "The form of the files: TXT or BIN.");
+  model.def("__repr__", [](const ColmapModel& self) {
+    const colmap::Model& m = self.model;
+    return "<ceres_ext.colmap.Model: " + std::to_string(m.cameras.size()) +
+           " cameras, " + std::to_string(m.images.size()) + " images, " +
+           std::to_string(m.points.size()) + " points, " +
+           std::to_string(m.track_elements.size()) + " observations>";
+  });
+
+  using Options = colmap::ProblemOptions;
+  nb::class_<Options>(*module, "_ColmapProblemOptions")
+      .def(nb::init<>())
+      .def_rw("refine_focal_length", &Options::refine_focal_length)
+      .def_rw("refine_principal_point", &Options::refine_principal_point)
+      .def_rw("refine_extra_params", &Options::refine_extra_params)
+      .def_rw("refine_rig_from_world", &Options::refine_rig_from_world)
+      .def_rw("refine_sensor_from_rig", &Options::refine_sensor_from_rig)
+      .def_rw("constant_rig_from_world_rotation",
+              &Options::constant_rig_from_world_rotation)
+      .def_rw("refine_points3D", &Options::refine_points3D)
+      .def_rw("min_track_length", &Options::min_track_length)
+      .def_rw("loss_function_scale", &Options::loss_scale)
+      .def("_set_loss",
+           [](Options& self, int loss) {
+             self.loss = static_cast<colmap::LossType>(loss);
+           })
+      .def("_set_gauge", [](Options& self, int gauge) {
+        self.fix_gauge = gauge > 0;
+        self.gauge =
+            gauge == 2 ? colmap::GAUGE_THREE_POINTS : colmap::GAUGE_TWO_CAMERAS;
+      });
+  module->def("_read_colmap", &ReadModel, "folder"_a);
+  module->def("_write_colmap", &WriteModel, "model"_a, "folder"_a);
+  module->def(
+      "_adjust_colmap",
+      &AdjustModel,
+      "model"_a,
+      "problem_options"_a,
+      "options"_a,
+      "selection"_a,
+      "callback"_a.none(),
+      nb::sig("def _adjust_colmap(model: ColmapModel, problem_options: "
+              "_ColmapProblemOptions, options: SolverOptions, selection: "
+              "collections.abc.Sequence[numpy.typing.NDArray[numpy.bool_] | "
+              "None], callback: "
+              "collections.abc.Callable[[IterationSummary], object] | None) -> "
+              "tuple[Summary, list[tuple[int, int, float, float]]]"));
+  module->def(
+      "_img_from_cam",
+      &ImgFromCam,
+      "camera_model"_a,
+      "params"_a.none(),
+      "points"_a.none(),
+      nb::sig("def _img_from_cam(camera_model: str, params: object, "
+              "points: object) -> numpy.typing.NDArray[numpy.float64]"));
+  module->def("_colmap_camera_models", [] {
+    std::vector<std::string> names;
+    ForEachCameraModel(
+        [&](auto camera_model) { names.emplace_back(camera_model.kName); });
+    return names;
+  });
+}
+
+}  // namespace ceres_ext::python

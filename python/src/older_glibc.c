@@ -1,0 +1,45 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// For a package that is linked with glibc 2.31 and runs with 2.28: what gcc's
+// static libstdc++ expects of a newer glibc, and functions of which 2.29 has a
+// newer version, in their older one, which has the same results. Compiled without
+// built-in functions and without headers, whose declarations it would contradict.
+#define HIDDEN __attribute__((visibility("hidden")))
+
+struct stat;
+int __xstat(int version, const char* path, struct stat* result);
+int __fxstat(int version, int file, struct stat* result);
+long getrandom(void* bytes, unsigned long size, unsigned flags);
+
+// glibc 2.33. 1 is the version of struct stat on x86-64, where those of stat64
+// and stat are the same.
+HIDDEN int stat(const char* path, struct stat* result) {
+  return __xstat(1, path, result);
+}
+HIDDEN int fstat64(int file, struct stat* result) {
+  return __fxstat(1, file, result);
+}
+
+// glibc 2.32. 0: the process may have several threads.
+HIDDEN char __libc_single_threaded = 0;
+
+// glibc 2.36.
+HIDDEN unsigned arc4random(void) {
+  unsigned result = 0;
+  while (getrandom(&result, sizeof(result), 0) != sizeof(result)) {
+  }
+  return result;
+}
+
+// glibc 2.29 has versions that don't call matherr.
+#define OLDER_1(name)                                \
+  __asm__(".symver older_" #name "," #name "@GLIBC_2.2.5"); \
+  double older_##name(double x);                     \
+  HIDDEN double name(double x) { return older_##name(x); }
+OLDER_1(exp)
+OLDER_1(exp2)
+OLDER_1(log)
+OLDER_1(log2)
+__asm__(".symver older_pow,pow@GLIBC_2.2.5");
+double older_pow(double x, double y);
+HIDDEN double pow(double x, double y) { return older_pow(x, y); }

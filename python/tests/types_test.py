@@ -1,0 +1,75 @@
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+"""A type checker finds the errors of programs."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("mypy")
+
+PROGRAM = """
+import numpy
+import ceres_ext
+
+problem = ceres_ext.ArrayProblem()
+points = problem.add_parameters(numpy.zeros((4, 3)))
+options = ceres_ext.SolverOptions(max_num_iterations=5, device="host")
+options.preconditioner_type = "SCHUR_JACOBI"
+summary = ceres_ext.solve(
+    problem, options, callback=ceres_ext.print_progress, linear_solver="auto", eta=1
+)
+cost: float = summary.final_cost
+names: dict[str, object] = summary.to_dict()
+evaluation = ceres_ext.evaluate(problem, num_threads=2, device="HOST")
+"""
+
+
+def check(tmp_path, program):
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", path],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+    )
+    return done.stdout
+
+
+def test_a_right_program(tmp_path):
+    assert "Success" in check(tmp_path, PROGRAM)
+
+
+def test_the_package(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-incremental", "-p", "ceres_ext"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+    )
+    assert "Success" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ("ceres_ext.solve(problem, max_num_iteration=5)", "max_num_iteration"),
+        ("ceres_ext.solve(problem, device='gpu')", "device"),
+        ("ceres_ext.solve(problem, eta='small')", "eta"),
+        ("ceres_ext.evaluate(problem, devize='host')", "devize"),
+        ("ceres_ext.SolverOptions(linear_solver='exact')", "linear_solver"),
+        ("options.device = 'gpu'", "Literal"),
+        ("options.max_num_iteration = 5", "max_num_iteration"),
+        ("problem.add_residuals('BalError', numpy.zeros((1, 2)), [])", "BalError"),
+        ("summary.final_kost", "final_kost"),
+    ],
+)
+def test_a_wrong_program(tmp_path, wrong, error):
+    said = check(tmp_path, PROGRAM + wrong + "\n")
+    line = PROGRAM.count("\n") + 1
+    assert f"program.py:{line}: error" in said, said
+    assert error in said, said
+    assert "Found 1 error" in said, said
