@@ -16,6 +16,15 @@
 // The result of a solve is bit-identical to that of a ceres::Problem to which
 // the parameter blocks were added array by array, and then the residual blocks.
 //
+// Arrays may be in the memory of the CUDA device that solves: values, indices,
+// constants and weights, each as its on_device says, in any mixture. A solve of
+// observations (BAL) whose blocks all vary then reads and writes them there,
+// and no array passes through the host. They are read and written on
+// Options::cuda_stream; without it the call first waits for all work of the
+// device, and the results are there when it returns. If the host has to read
+// them, for another kind of problem or another solver, they are copied to the
+// host and back, and Summary::path_reason says why.
+//
 // Thread safety: const member functions may be called from any thread.
 // Concurrent solves need separate problems whose parameters do not overlap.
 
@@ -49,6 +58,7 @@ class ArrayProblem {
     ceres::Manifold* const* manifolds = nullptr;
     // If not null, block i is constant if is_constant[i] is not 0.
     const uint8_t* is_constant = nullptr;
+    bool on_device = false;  // of `values`
 
     ceres::Manifold* ManifoldOf(int64_t i) const {
       return manifolds != nullptr ? manifolds[i] : manifold;
@@ -61,8 +71,9 @@ class ArrayProblem {
   struct Index {
     int parameters = 0;  // the number that AddParameters returned
     const int32_t* block = nullptr;
+    bool on_device = false;  // of `block`
 
-    // The block of residual block i.
+    // The block of residual block i, if `block` is in host memory.
     int64_t BlockOf(int64_t i) const { return block == nullptr ? i : block[i]; }
   };
 
@@ -76,12 +87,14 @@ class ArrayProblem {
     // If not null, rho of residual block i is multiplied by weights[i] >= 0, as
     // by ceres::ScaledLoss.
     const double* weights = nullptr;
+    bool weights_on_device = false;
 
     // make_cost_function makes cost function i from the constants_bytes bytes
     // at constants + i * constants_bytes, or cost function i is
     // cost_functions[i].
     const void* constants = nullptr;
     int64_t constants_bytes = 0;
+    bool constants_on_device = false;  // only if constants_are_of_model
     ceres::CostFunction* (*make_cost_function)(const void* constants) = nullptr;
     ceres::CostFunction* const* cost_functions = nullptr;
     // True if these bytes are what CopyConstants of a BatchableCostFunction
@@ -93,6 +106,8 @@ class ArrayProblem {
 
   // Returns the number of the array, 0 for the first.
   int AddParameters(const Parameters& parameters);
+  // For fields that the AddResiduals below have no argument for.
+  Residuals* mutable_residuals(int i) { return &residuals_[i]; }
 
   // Adds num_blocks residual blocks of a DeviceAutoDiffCostFunction, a
   // DeviceCostFunction or a cost function of this library, which this library
@@ -146,7 +161,8 @@ class ArrayProblem {
   // Returns true if all counts, sizes, addresses and indices fit together and
   // all values are finite. Otherwise returns false, and *error names array,
   // place, value and what was expected. Reads every array once, with
-  // num_threads threads.
+  // num_threads threads. An array on a device is an error: a solve checks
+  // those.
   bool IsValid(int num_threads, std::string* error) const;
 
  private:

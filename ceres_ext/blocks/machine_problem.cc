@@ -102,6 +102,9 @@ Status MachineProblem<Machine>::Setup(bool merge_blocks,
         rows.size(),
         rows.camera_id.data(),
         rows.point_id.data()};
+    auto index_options = Index::Options::For(recomputed, mixed);
+    index_options.cameras_on_device = rows.camera_id.on_device();
+    index_options.points_on_device = rows.point_id.on_device();
     KeptIndex<Machine>* kept = nullptr;
     if (structure->IsOneBatchOfObservations() && rows.index_hash != 0 &&
         kept_index != nullptr) {
@@ -114,12 +117,8 @@ Status MachineProblem<Machine>::Setup(bool merge_blocks,
         *kept = {rows.index_hash, pairs, recomputed, mixed, nullptr, {}};
       }
     }
-    CERES_EXT_RETURN_IF_ERROR(SetupIndex(pairs,
-                                         Index::Options::For(recomputed, mixed),
-                                         kept,
-                                         host_context,
-                                         structure,
-                                         batch.get()));
+    CERES_EXT_RETURN_IF_ERROR(SetupIndex(
+        pairs, index_options, kept, host_context, structure, batch.get()));
     observations_.push_back(std::move(batch));
   }
   if (merge_blocks) {

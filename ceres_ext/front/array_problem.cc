@@ -8,11 +8,16 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <sstream>
 
+#include "ceres_ext/base/machines.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/import/array_import.h"
+#include "ceres_ext/import/array_rows.h"
+#include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/ops/array_checks.h"
 
 namespace ceres_ext {
 namespace {
@@ -38,12 +43,86 @@ struct Extent {
   const char* end;
 };
 
+// Of a build without CUDA there is no device.
+template <typename Machine>
+kernels::Status CheckPointerOn([[maybe_unused]] Machine* machine,
+                               [[maybe_unused]] const void* data) {
+  if constexpr (!kIsHost<Machine>) {
+    return machine->context()->CheckPointer(data);
+  }
+  return {};
+}
+
+// Reads arrays on a device.
+class DeviceReader {
+ public:
+  explicit DeviceReader(DeviceMachine* machine) : machine_(machine) {}
+
+  // Every array that is read or written there.
+  kernels::Status CheckPointer(const void* data) {
+    return CheckPointerOn(machine_, data);
+  }
+  // *first: the number of the first bad element; -1: none.
+  template <typename Params>
+  kernels::Status First(Params params, int64_t* first) {
+    kernels::ArrayRecord record;
+    CERES_EXT_RETURN_IF_ERROR(Reset());
+    params.record = record_.data();
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Download(1, record_.data(), &record));
+    *first = record.first_bad == kernels::ArrayRecord::kNoneBad
+                 ? -1
+                 : record.first_bad;
+    return {};
+  }
+  // One of the values.
+  template <typename T>
+  kernels::Status Read(const T* from, T* value) {
+    return machine_->Download(1, from, value);
+  }
+  // A count for each of n blocks, at zero.
+  kernels::Status StartCounts(int64_t n) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &counts_));
+    return machine_->SetZero(n, counts_.data());
+  }
+  int32_t* counts() { return counts_.data(); }
+  kernels::Status Summarize(int64_t n, kernels::ArrayRecord* record) {
+    CERES_EXT_RETURN_IF_ERROR(Reset());
+    CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+        kernels::SummarizeBlocksParams{n, counts_.data(), record_.data()},
+        machine_));
+    return machine_->Download(1, record_.data(), record);
+  }
+
+ private:
+  template <typename T>
+  using Buffer = typename DeviceMachine::template Buffer<T>;
+
+  kernels::Status Reset() {
+    const kernels::ArrayRecord none;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &record_));
+    return machine_->Upload(1, &none, record_.data());
+  }
+
+  DeviceMachine* machine_;
+  Buffer<kernels::ArrayRecord> record_;
+  Buffer<int32_t> counts_;
+};
+
 class Validator {
  public:
+  // device: null where arrays on one are an error.
   Validator(const ArrayProblem& problem,
             kernels::HostContext* context,
-            std::string* error)
-      : problem_(problem), context_(context), error_(error) {}
+            std::string* error,
+            DeviceMachine* device)
+      : problem_(problem), context_(context), error_(error) {
+    if (device != nullptr) {
+      device_.emplace(device);
+    }
+  }
+
+  const std::vector<DeviceArrayFacts>& facts() const { return facts_; }
 
   // Sizes and addresses first, then what the arrays hold.
   bool Run() {
@@ -57,7 +136,7 @@ class Validator {
         return false;
       }
     }
-    return CheckOverlap() && CheckValues();
+    return CheckOverlap() && CheckValues() && FindFacts();
   }
 
  private:
@@ -104,9 +183,29 @@ class Validator {
       }
     }
     AddExtent(name + ": values", p.values, p.num_blocks * p.size);
+    if (!CheckPlace(name + ": values", p.on_device, p.values, p.num_blocks)) {
+      return false;
+    }
     AddExtent(name + ": is_constant", p.is_constant, p.num_blocks);
     AddExtent(name + ": manifolds", p.manifolds, p.num_blocks);
     return true;
+  }
+
+  // True if an array is in memory that can be read.
+  bool CheckPlace(const std::string& name,
+                  bool on_device,
+                  const void* data,
+                  int64_t n) {
+    if (!on_device || data == nullptr || n == 0) {
+      return true;
+    }
+    if (!device_.has_value()) {
+      return Fail(name,
+                  " is on a device, where this function does not read it; "
+                  "expected host memory");
+    }
+    kernels::Status status = device_->CheckPointer(data);
+    return status.ok() || Fail(name, " ", status.message);
   }
 
   bool CheckManifold(const std::string& name,
@@ -158,7 +257,7 @@ class Validator {
            r.constants_bytes,
            ", expected 1 to 2^31 - 1");
     } else {
-      made.reset(r.make_cost_function(r.constants));
+      made = MakeTypicalCostFunction(r);
       if (made == nullptr) {
         Fail(name, ": make_cost_function returned null");
       }
@@ -220,6 +319,10 @@ class Validator {
                     ", one for each residual block");
       }
       AddExtent(slot + ": block", index.block, r.num_blocks);
+      if (!CheckPlace(
+              slot + ": block", index.on_device, index.block, r.num_blocks)) {
+        return false;
+      }
     }
     return true;
   }
@@ -254,6 +357,19 @@ class Validator {
                   " residuals, expected at most 2^31 - 1");
     }
     AddExtent(name + ": weights", r.weights, r.num_blocks);
+    if (!CheckPlace(
+            name + ": weights", r.weights_on_device, r.weights, r.num_blocks) ||
+        !CheckPlace(name + ": constants",
+                    r.constants_on_device,
+                    r.constants,
+                    r.num_blocks)) {
+      return false;
+    }
+    if (r.constants_on_device && !r.constants_are_of_model) {
+      return Fail(name,
+                  ": constants is on a device, expected host memory where "
+                  "constants_are_of_model is false");
+    }
     if (made != nullptr) {
       AddExtent(name + ": constants",
                 static_cast<const char*>(r.constants),
@@ -319,7 +435,12 @@ class Validator {
   bool CheckValues() {
     for (int i = 0; i < NumParameters(); ++i) {
       const Parameters& p = parameters(i);
-      const int64_t bad = FirstNotFinite(p.num_blocks * p.size, p.values);
+      int64_t bad = -1;
+      double value = 0.0;
+      if (!FindNotFinite(
+              p.num_blocks * p.size, p.values, p.on_device, &bad, &value)) {
+        return false;
+      }
       if (bad >= 0) {
         return Fail("parameters ",
                     i,
@@ -328,7 +449,7 @@ class Validator {
                     " of block ",
                     bad / p.size,
                     " is ",
-                    p.values[bad],
+                    value,
                     ", expected a finite number");
       }
     }
@@ -343,9 +464,18 @@ class Validator {
         }
         const auto num_blocks = static_cast<uint32_t>(
             parameters(r.blocks[b].parameters).num_blocks);
-        const int64_t bad = First(r.num_blocks, [=](int64_t k) {
-          return static_cast<uint32_t>(block[k]) >= num_blocks;
-        });
+        int64_t bad = -1;
+        int32_t found = 0;
+        if (r.blocks[b].on_device) {
+          if (!FindBadBlock(r, r.blocks[b], &bad, &found)) {
+            return false;
+          }
+        } else {
+          bad = First(r.num_blocks, [=](int64_t k) {
+            return static_cast<uint32_t>(block[k]) >= num_blocks;
+          });
+          found = bad >= 0 ? block[bad] : 0;
+        }
         if (bad >= 0) {
           return Fail(name,
                       ", blocks[",
@@ -353,7 +483,7 @@ class Validator {
                       "]: block[",
                       bad,
                       "] is ",
-                      block[bad],
+                      found,
                       ", expected 0 <= block < ",
                       num_blocks);
         }
@@ -363,7 +493,15 @@ class Validator {
       }
       if (has_observations_[c] != 0) {
         const auto* const observed = static_cast<const double*>(r.constants);
-        const int64_t bad = FirstNotFinite(2 * r.num_blocks, observed);
+        int64_t bad = -1;
+        double value = 0.0;
+        if (!FindNotFinite(2 * r.num_blocks,
+                           observed,
+                           r.constants_on_device,
+                           &bad,
+                           &value)) {
+          return false;
+        }
         if (bad >= 0) {
           return Fail(name,
                       ": value ",
@@ -371,21 +509,33 @@ class Validator {
                       " of observation ",
                       bad / 2,
                       " is ",
-                      observed[bad],
+                      value,
                       ", expected a finite number");
         }
       }
       if (r.weights != nullptr) {
         const double* const weights = r.weights;
-        const int64_t bad = First(r.num_blocks, [=](int64_t k) {
-          return !(weights[k] >= 0.0 && std::isfinite(weights[k]));
-        });
+        int64_t bad = -1;
+        double weight = 0.0;
+        if (r.weights_on_device) {
+          if (!FindOnDevice(kernels::CheckWeightsParams{r.num_blocks, weights},
+                            weights,
+                            &bad,
+                            &weight)) {
+            return false;
+          }
+        } else {
+          bad = First(r.num_blocks, [=](int64_t k) {
+            return !(weights[k] >= 0.0 && std::isfinite(weights[k]));
+          });
+          weight = bad >= 0 ? weights[bad] : 0.0;
+        }
         if (bad >= 0) {
           return Fail(name,
                       ": weights[",
                       bad,
                       "] is ",
-                      weights[bad],
+                      weight,
                       ", expected a finite number that is not negative");
         }
       }
@@ -401,6 +551,15 @@ class Validator {
         const ArrayProblem::Index& second = r.blocks[b];
         if (first.parameters != second.parameters) {
           continue;
+        }
+        if (first.on_device || second.on_device) {
+          return Fail(name,
+                      ", blocks[",
+                      a,
+                      "] and blocks[",
+                      b,
+                      "] are of one parameter array, expected their blocks in "
+                      "host memory");
         }
         const int64_t bad = First(r.num_blocks, [&](int64_t k) {
           return first.BlockOf(k) == second.BlockOf(k);
@@ -446,15 +605,109 @@ class Validator {
     });
     return first < n ? first : -1;
   }
-  int64_t FirstNotFinite(int64_t n, const double* values) {
-    return First(n, [values](int64_t i) {
+  // *bad: the first value that is not finite, and *value what it is; -1: there
+  // is none. False: a device has failed.
+  bool FindNotFinite(int64_t n,
+                     const double* values,
+                     bool on_device,
+                     int64_t* bad,
+                     double* value) {
+    if (on_device) {
+      return FindOnDevice(
+          kernels::CheckFiniteParams{n, values}, values, bad, value);
+    }
+    *bad = First(n, [values](int64_t i) {
       return !(std::abs(values[i]) <= std::numeric_limits<double>::max());
     });
+    *value = *bad >= 0 ? values[*bad] : 0.0;
+    return true;
+  }
+  template <typename Params, typename T>
+  bool FindOnDevice(const Params& params,
+                    const T* values,
+                    int64_t* bad,
+                    T* value) {
+    kernels::Status status = device_->First(params, bad);
+    if (status.ok() && *bad >= 0) {
+      status = device_->Read(values + *bad, value);
+    }
+    return status.ok() || Fail(status.message);
+  }
+  bool FindBadBlock(const Residuals& r,
+                    const ArrayProblem::Index& index,
+                    int64_t* bad,
+                    int32_t* found) {
+    const auto num_blocks =
+        static_cast<int32_t>(parameters(index.parameters).num_blocks);
+    kernels::Status status = device_->StartCounts(num_blocks);
+    return (status.ok() || Fail(status.message)) &&
+           FindOnDevice(
+               kernels::CheckBlocksParams{
+                   r.num_blocks, index.block, num_blocks, device_->counts()},
+               index.block,
+               bad,
+               found);
+  }
+
+  // Whether the blocks of arrays that a device reads are all in residual
+  // blocks.
+  bool FindFacts() {
+    facts_.assign(problem_.parameters().size(), DeviceArrayFacts());
+    for (int i = 0; device_.has_value() && i < NumParameters(); ++i) {
+      const int64_t n = parameters(i).num_blocks;
+      bool any_on_device = false;
+      bool any_on_host = false;
+      for (const Residuals& r : problem_.residuals()) {
+        for (const ArrayProblem::Index& index : r.blocks) {
+          if (index.parameters == i && index.block != nullptr &&
+              r.num_blocks > 0) {
+            (index.on_device ? any_on_device : any_on_host) = true;
+          }
+        }
+      }
+      DeviceArrayFacts& facts = facts_[i];
+      facts.is_known = any_on_device || parameters(i).on_device;
+      if (!facts.is_known || (any_on_device && any_on_host)) {
+        continue;
+      }
+      if (!any_on_device) {
+        const std::vector<uint8_t> is_used = FindUsed(problem_, i, context_);
+        facts.are_all_used =
+            std::find(is_used.begin(), is_used.end(), 0) == is_used.end();
+        continue;
+      }
+      kernels::Status status = device_->StartCounts(n);
+      for (const Residuals& r : problem_.residuals()) {
+        for (const ArrayProblem::Index& index : r.blocks) {
+          int64_t bad = -1;
+          if (status.ok() && index.parameters == i) {
+            status = device_->First(
+                kernels::CheckBlocksParams{r.num_blocks,
+                                           index.block,
+                                           static_cast<int32_t>(n),
+                                           device_->counts()},
+                &bad);
+          }
+        }
+      }
+      kernels::ArrayRecord record;
+      if (status.ok()) {
+        status = device_->Summarize(n, &record);
+      }
+      if (!status.ok()) {
+        return Fail(status.message);
+      }
+      facts.are_all_used = record.num_without_rows == 0.0;
+      facts.num_couplings = record.num_pairs;
+    }
+    return true;
   }
 
   const ArrayProblem& problem_;
   kernels::HostContext* context_;
   std::string* error_;
+  std::optional<DeviceReader> device_;
+  std::vector<DeviceArrayFacts> facts_;
   int64_t num_values_ = 0;
   int64_t num_residuals_ = 0;
   std::vector<Extent> extents_;
@@ -482,9 +735,19 @@ bool ArrayProblem::IsValid(int num_threads, std::string* error) const {
 
 bool IsValidProblem(const ArrayProblem& problem,
                     kernels::HostContext* context,
-                    std::string* error) {
+                    std::string* error,
+                    DeviceMachine* device,
+                    std::vector<DeviceArrayFacts>* facts) {
   std::string unused;
-  return Validator(problem, context, error != nullptr ? error : &unused).Run();
+  Validator validator(
+      problem, context, error != nullptr ? error : &unused, device);
+  if (!validator.Run()) {
+    return false;
+  }
+  if (facts != nullptr) {
+    *facts = validator.facts();
+  }
+  return true;
 }
 
 }  // namespace ceres_ext

@@ -9,6 +9,8 @@
 #include <limits>
 #include <sstream>
 
+#include "ceres_ext/front/device_arrays.h"
+
 namespace ceres_ext {
 namespace {
 
@@ -114,6 +116,10 @@ bool IsValidBatch(const ProblemBatch& batch,
       batch.num_problems > std::numeric_limits<int32_t>::max()) {
     *error = Sentence(
         "num_problems is ", batch.num_problems, ", expected 0 to 2^31 - 1");
+    return false;
+  }
+  if (HasDeviceArrays(batch.problem)) {
+    *error = "an array of the batch is on a device, expected host memory";
     return false;
   }
   const auto has_size = [error](const char* name, size_t n, size_t expected) {

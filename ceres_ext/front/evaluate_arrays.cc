@@ -9,6 +9,7 @@
 #include "ceres/problem.h"
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/base/machines.h"
+#include "ceres_ext/front/device_arrays.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/import/problem_of_arrays.h"
@@ -234,6 +235,30 @@ bool EvaluateProblem(const EvaluateOptions& options,
   return false;
 }
 
+// The arrays are copied, since residuals and gradient go to the host anyway.
+bool EvaluateDeviceArrays(const EvaluateOptions& options,
+                          const Options& ext_options,
+                          const ArrayProblem& problem,
+                          KeptMachines* kept,
+                          double* cost,
+                          std::vector<double>* residuals,
+                          std::vector<double>* gradient,
+                          std::string* error) {
+  HostCopies copies;
+  if (!CopyToHost(
+          ext_options, options.num_threads, problem, kept, &copies, error)) {
+    return false;
+  }
+  return EvaluateArrays(options,
+                        ext_options,
+                        *copies.problem(),
+                        kept,
+                        cost,
+                        residuals,
+                        gradient,
+                        error);
+}
+
 }  // namespace
 
 bool EvaluateArrays(const EvaluateOptions& options,
@@ -255,6 +280,16 @@ bool EvaluateArrays(const EvaluateOptions& options,
       *error = "EvaluateOptions::num_threads is " +
                std::to_string(options.num_threads) + "; expected 1 or more";
       return false;
+    }
+    if (HasDeviceArrays(problem)) {
+      return EvaluateDeviceArrays(options,
+                                  ext_options,
+                                  problem,
+                                  kept,
+                                  cost,
+                                  residuals,
+                                  gradient,
+                                  error);
     }
     kernels::HostContext* const context =
         kept->host_context(options.num_threads);

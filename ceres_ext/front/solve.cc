@@ -6,9 +6,12 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/base/failure.h"
+#include "ceres_ext/base/machines.h"
+#include "ceres_ext/front/device_arrays.h"
 #include "ceres_ext/front/evaluate_arrays.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/problem_of_arrays.h"
@@ -57,6 +60,154 @@ void Solve(const ceres::Solver::Options& options,
   });
 }
 
+// False, with a sentence, if a solve can't begin. *facts: of arrays on *device,
+// which may be null.
+bool CanSolveArrays(const ceres::Solver::Options& options,
+                    const Options& ext_options,
+                    const ArrayProblem* problem,
+                    KeptMachines* kept,
+                    DeviceMachine* device,
+                    std::vector<DeviceArrayFacts>* facts,
+                    std::string* error) {
+  if (!CanSolve(options, ext_options, /*problem=*/nullptr, error)) {
+    return false;
+  }
+  if (problem == nullptr) {
+    *error = "problem is null; expected a ceres_ext::ArrayProblem";
+    return false;
+  }
+  return options.IsValid(error) &&
+         IsValidProblem(*problem,
+                        kept->host_context(options.num_threads),
+                        error,
+                        device,
+                        facts);
+}
+
+// SolveArraysOnce, again in double if that is the way. *reason: why it is not
+// done, a part of a sentence.
+bool SolveArrays(const ceres::Solver::Options& options,
+                 const Options& ext_options,
+                 const ArrayProblem& problem,
+                 const std::vector<DeviceArrayFacts>& device_facts,
+                 KeptMachines* kept,
+                 Summary* summary,
+                 std::string* reason) {
+  SolveAttempt attempt;
+  bool again = false;
+  bool is_done = false;
+  do {
+    is_done = SolveArraysOnce(options,
+                              ext_options,
+                              &attempt,
+                              problem,
+                              device_facts,
+                              kept,
+                              summary,
+                              reason,
+                              &again);
+    if (again) {
+      LOG(WARNING) << attempt.reason;
+      kept->Clear();
+      *summary = Summary();
+    }
+    if (again && !device_facts.empty() && !attempt.why_host.empty()) {
+      *reason = attempt.why_host;
+      return false;
+    }
+  } while (again);
+  if (!is_done || !summary->IsSolutionUsable()) {
+    // A ceres::Problem has memory of its own, and what failed may have left a
+    // device in any state.
+    kept->Clear();
+  }
+  return is_done;
+}
+
+// As solves of arrays on the host, whose *problem is valid.
+void SolveHostArrays(const ceres::Solver::Options& options,
+                     const Options& ext_options,
+                     const ArrayProblem& problem,
+                     KeptMachines* kept,
+                     Summary* summary) {
+  std::string reason;
+  if (SolveArrays(options, ext_options, problem, {}, kept, summary, &reason)) {
+    return;
+  }
+  ProblemOfArrays of_arrays(problem);
+  Solve(options, ext_options, of_arrays.problem(), summary, summary);
+  NameWorst(problem, &summary->degenerate_eliminated_blocks);
+  NameWorst(problem, &summary->degenerate_other_blocks);
+  const bool is_said = summary->path_reason.find(reason) != std::string::npos;
+  summary->path_reason += "; a ceres::Problem was built from the arrays" +
+                          (is_said ? " for that" : ", because " + reason);
+}
+
+// False, with a sentence, if a solve can't begin or can't end.
+bool SolveDeviceArrays(const ceres::Solver::Options& options,
+                       const Options& ext_options,
+                       const ArrayProblem& problem,
+                       KeptMachines* kept,
+                       Summary* summary,
+                       std::string* error) {
+  std::shared_ptr<KeptMachines::Device> device;
+  kernels::Status status =
+      OpenDeviceOfArrays(ext_options, options.num_threads, kept, &device);
+  if (!status.ok()) {
+    *error =
+        "Arrays are on a CUDA device, which can't be used: " + status.message;
+    return false;
+  }
+  std::vector<DeviceArrayFacts> facts;
+  {
+    const CurrentMachine<DeviceMachine> current(device->machine.get());
+    if (!CanSolveArrays(options,
+                        ext_options,
+                        &problem,
+                        kept,
+                        device->machine.get(),
+                        &facts,
+                        error)) {
+      return false;
+    }
+  }
+  std::string reason;
+  if (ext_options.device == DEVICE_HOST) {
+    reason = "device = host solves";
+  } else {
+    Options on_device = ext_options;
+    on_device.device = DEVICE_CUDA;
+    // One that has failed is not used again.
+    device.reset();
+    if (SolveArrays(
+            options, on_device, problem, facts, kept, summary, &reason)) {
+      return true;
+    }
+    *summary = Summary();
+    status =
+        OpenDeviceOfArrays(ext_options, options.num_threads, kept, &device);
+  }
+  HostCopies copies;
+  if (status.ok()) {
+    status = copies.Setup(problem, device);
+  }
+  if (status.ok()) {
+    device.reset();
+    SolveHostArrays(options, ext_options, *copies.problem(), kept, summary);
+    summary->path_reason +=
+        "; arrays on the device were copied to the host and back, because " +
+        reason;
+    if (summary->IsSolutionUsable()) {
+      status = copies.CopyBack();
+    }
+  }
+  if (!status.ok()) {
+    *error = "Arrays on the device can't be copied to the host or back (" +
+             reason + "): " + status.message;
+  }
+  return status.ok();
+}
+
 void SolveArraysOrProblem(const ceres::Solver::Options& options,
                           const Options& ext_options,
                           const ArrayProblem* problem,
@@ -67,50 +218,22 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
   failure.Guard(false, [&] {
     *summary = Summary();
     std::string error;
-    bool is_valid = CanSolve(options, ext_options, /*problem=*/nullptr, &error);
-    if (is_valid && problem == nullptr) {
-      error = "problem is null; expected a ceres_ext::ArrayProblem";
-      is_valid = false;
-    }
-    if (!is_valid || !options.IsValid(&error) ||
-        !IsValidProblem(
-            *problem, kept->host_context(options.num_threads), &error)) {
+    const bool is_on_device = problem != nullptr && HasDeviceArrays(*problem);
+    if (is_on_device
+            ? !SolveDeviceArrays(
+                  options, ext_options, *problem, kept, summary, &error)
+            : !CanSolveArrays(options,
+                              ext_options,
+                              problem,
+                              kept,
+                              /*device=*/nullptr,
+                              /*facts=*/nullptr,
+                              &error)) {
       failure.Set(error);
       return false;
     }
-    std::string reason;
-    SolveAttempt attempt;
-    bool again = false;
-    bool is_done = false;
-    do {
-      is_done = SolveArraysOnce(options,
-                                ext_options,
-                                &attempt,
-                                *problem,
-                                kept,
-                                summary,
-                                &reason,
-                                &again);
-      if (again) {
-        LOG(WARNING) << attempt.reason;
-        kept->Clear();
-        *summary = Summary();
-      }
-    } while (again);
-    if (!is_done || !summary->IsSolutionUsable()) {
-      // A ceres::Problem has memory of its own, and what failed may have left a
-      // device in any state.
-      kept->Clear();
-    }
-    if (!is_done) {
-      ProblemOfArrays of_arrays(*problem);
-      Solve(options, ext_options, of_arrays.problem(), summary, summary);
-      NameWorst(*problem, &summary->degenerate_eliminated_blocks);
-      NameWorst(*problem, &summary->degenerate_other_blocks);
-      const bool is_said =
-          summary->path_reason.find(reason) != std::string::npos;
-      summary->path_reason += "; a ceres::Problem was built from the arrays" +
-                              (is_said ? " for that" : ", because " + reason);
+    if (!is_on_device) {
+      SolveHostArrays(options, ext_options, *problem, kept, summary);
     }
     // Checking the arrays, and making a ceres::Problem of them, is part of the
     // solve.

@@ -66,6 +66,45 @@ void NameWorst(const ArrayProblem& problem, DegenerateBlocks* degenerate) {
   }
 }
 
+std::string ArrayImport::WhyCopied(
+    const ceres::Solver::Options& options) const {
+  if (options.update_state_every_iteration) {
+    return "update_state_every_iteration writes them on the host";
+  }
+  if (!AreObservations()) {
+    return "not all residual blocks are observations of BAL's cameras, one "
+           "array for each kind of camera";
+  }
+  int num_kinds = 0;
+  for (const Residuals& residuals : problem_->residuals()) {
+    num_kinds += residuals.num_blocks > 0 ? 1 : 0;
+    for (const ArrayProblem::Index& index : residuals.blocks) {
+      // Of two kinds the points of the second are renumbered on the host.
+      if (index.on_device && num_kinds > 1) {
+        return "cameras are of two kinds";
+      }
+      const bool is_known = facts_[index.parameters].is_known;
+      const Parameters& p = parameters(index.parameters);
+      const std::string name = "parameters " + std::to_string(index.parameters);
+      if (is_known && !facts_[index.parameters].are_all_used) {
+        return "a block of " + name +
+               " is in no residual block, or some of its indices are on the "
+               "host";
+      }
+      for (int64_t b = 0; is_known &&
+                          (p.is_constant != nullptr || p.manifold != nullptr ||
+                           p.manifolds != nullptr) &&
+                          b < p.num_blocks;
+           ++b) {
+        if (IsConstant(p, b)) {
+          return "a block of " + name + " is constant";
+        }
+      }
+    }
+  }
+  return "";
+}
+
 std::string ArrayImport::WhyProblemIsNeeded(
     const ceres::Solver::Options& options) const {
   if (options.minimizer_type != ceres::TRUST_REGION) {
@@ -149,7 +188,9 @@ bool ArrayImport::AreObservations() const {
       return p.is_constant != nullptr || p.manifold != nullptr ||
              p.manifolds != nullptr;
     };
-    if (has_constants(camera_array) && has_constants(point_array)) {
+    // On a device all blocks vary.
+    if (!is_on_device() && has_constants(camera_array) &&
+        has_constants(point_array)) {
       for (int64_t k = 0; k < residuals.num_blocks; ++k) {
         if (IsConstant(parameters(camera_array),
                        residuals.blocks[0].BlockOf(k)) &&
@@ -193,7 +234,10 @@ void ArrayImport::NumberBlocks(int array,
                                Blocks* blocks) {
   const Parameters& p = parameters(array);
   const auto n = static_cast<int32_t>(p.num_blocks);
-  const std::vector<uint8_t> is_used = FindUsed(*problem_, array, context);
+  const bool is_known = is_on_device() && facts_[array].is_known;
+  const std::vector<uint8_t> is_used =
+      is_known ? std::vector<uint8_t>(n, 1)
+               : FindUsed(*problem_, array, context);
   const bool may_be_constant = p.is_constant != nullptr ||
                                p.manifold != nullptr || p.manifolds != nullptr;
   const bool all_are_used =
@@ -203,6 +247,7 @@ void ArrayImport::NumberBlocks(int array,
   if (all_are_used && !may_be_constant) {
     return;
   }
+  blocks->has_table = true;
   blocks->place.assign(n, kNone);
   blocks->num_columns = 0;
   for (int32_t i = 0; i < n; ++i) {
@@ -213,6 +258,12 @@ void ArrayImport::NumberBlocks(int array,
     }
   }
   blocks->num_varying = static_cast<int32_t>(blocks->order.size());
+  if (blocks->num_varying == n) {
+    // Each is at its number.
+    blocks->place.clear();
+    blocks->order.clear();
+    return;
+  }
   // Constant blocks in the order in which residual blocks name them.
   for (const Residuals& residuals : problem_->residuals()) {
     for (const ArrayProblem::Index& index : residuals.blocks) {
@@ -234,29 +285,33 @@ void ArrayImport::FillTable(int array,
                             kernels::HostContext* context,
                             BlockTable* table) const {
   const Parameters& p = parameters(array);
-  const bool all = blocks.place.empty();
   table->ambient_size = p.size;
   table->padded_size = p.size;
-  if (all) {
+  if (!blocks.has_table) {
     table->SetUniform(static_cast<int32_t>(p.num_blocks),
                       blocks.state_begin,
                       blocks.column_begin);
     return;
   }
-  table->Resize(static_cast<int32_t>(blocks.order.size()));
+  const auto block_at = [&](int64_t i) {
+    return blocks.order.empty() ? i : int64_t{blocks.order[i]};
+  };
+  table->Resize(blocks.order.empty()
+                    ? blocks.num_varying
+                    : static_cast<int32_t>(blocks.order.size()));
   // Columns are counted up where manifolds make them differ.
   std::vector<int32_t> column_begin;
   if (p.manifold != nullptr || p.manifolds != nullptr) {
     int32_t column = blocks.column_begin;
     for (int32_t i = 0; i < blocks.num_varying; ++i) {
       column_begin.push_back(column);
-      column += TangentSize(p, blocks.order[i]);
+      column += TangentSize(p, block_at(i));
     }
   }
   context->ParallelFor(
       table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          const int64_t block = blocks.order[i];
+          const int64_t block = block_at(i);
           BlockTable::Entry entry;
           if (i < blocks.num_varying) {
             const auto at = static_cast<int32_t>(i * p.size);
@@ -382,7 +437,8 @@ bool ArrayImport::ImportObservations(bool wants_hash,
             blocks.order.begin(),
             blocks.order.begin() +
                 std::min<int64_t>(blocks.num_varying,
-                                  static_cast<int64_t>(blocks.order.size()))));
+                                  static_cast<int64_t>(blocks.order.size()))),
+        p.on_device);
   }
   if (num_columns_ == 0) {
     *reason = "no parameter block varies";
@@ -407,10 +463,10 @@ bool ArrayImport::ImportObservations(bool wants_hash,
       const int64_t n = residuals.num_blocks;
       structure->num_residuals += static_cast<int>(2 * n);
       const auto read = [&](const ArrayProblem::Index& index,
-                            HostArray<int32_t>* ids) {
+                            InputArray<int32_t>* ids) {
         const std::vector<int32_t>& place = blocks_[index.parameters].place;
         if (place.empty() && index.block != nullptr) {
-          ids->Refer(n, index.block);
+          ids->Refer(n, index.block, index.on_device);
           return;
         }
         if (!ids->Allocate(n).ok()) {
@@ -427,12 +483,14 @@ bool ArrayImport::ImportObservations(bool wants_hash,
       read(residuals.blocks[0], &rows.camera_id);
       read(residuals.blocks[1], &rows.point_id);
       rows.observations.Refer(2 * n,
-                              static_cast<const double*>(residuals.constants));
+                              static_cast<const double*>(residuals.constants),
+                              residuals.constants_on_device);
       rows.common_loss = residuals.loss;
       if (residuals.weights != nullptr) {
-        rows.weights.Refer(n, residuals.weights);
+        rows.weights.Refer(n, residuals.weights, residuals.weights_on_device);
       }
-      if (wants_hash) {
+      if (wants_hash && !rows.camera_id.on_device() &&
+          !rows.point_id.on_device()) {
         rows.index_hash = HashOf(rows, context);
       }
       BlockTable* const table = &structure->f.emplace_back();
@@ -445,6 +503,9 @@ bool ArrayImport::ImportObservations(bool wants_hash,
     }
   }
   const int points = any->blocks[1].parameters;
+  if (is_on_device() && facts_[points].is_known) {
+    structure->num_couplings = facts_[points].num_couplings;
+  }
   FillTable(points, blocks_[points], context, &structure->e.emplace_back());
   structure->e[0].padded_size = kPointSize;
   num_rows_ = structure->num_observations();

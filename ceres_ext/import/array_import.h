@@ -21,6 +21,7 @@
 
 #include "ceres/solver.h"
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/base/machines.h"
 #include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/import/caller_state.h"
 #include "ceres_ext/import/import_rows.h"
@@ -29,10 +30,23 @@
 
 namespace ceres_ext {
 
-// ArrayProblem::IsValid by existing threads.
+// Properties of a parameter array that is on a device, or that an index there
+// refers to; is_known is false for others.
+struct DeviceArrayFacts {
+  bool is_known = false;
+  bool are_all_used = false;  // by residual blocks
+  // Pairs of residual blocks on one block; -1: not counted.
+  double num_couplings = -1.0;
+};
+
+// ArrayProblem::IsValid by existing threads. device: reads what is on it, and
+// fills *facts, one per parameter array; null: an array on a device is an
+// error.
 bool IsValidProblem(const ArrayProblem& problem,
                     kernels::HostContext* context,
-                    std::string* error);
+                    std::string* error,
+                    DeviceMachine* device = nullptr,
+                    std::vector<DeviceArrayFacts>* facts = nullptr);
 
 // Names the worst of degenerate blocks by array and block.
 void NameWorst(const ArrayProblem& problem, DegenerateBlocks* degenerate);
@@ -45,6 +59,15 @@ class ArrayImport {
       : problem_(problem),
         rows_(std::make_shared<ArrayRows>(problem)),
         caller_state_(summary) {}
+
+  // Once, before Import, if arrays are on a device, which solves.
+  void SetDeviceFacts(std::vector<DeviceArrayFacts> facts) {
+    facts_ = std::move(facts);
+  }
+  bool is_on_device() const { return !facts_.empty(); }
+  // The reason why arrays on a device have to be copied to the host, a part of
+  // a sentence; empty if they have not.
+  std::string WhyCopied(const ceres::Solver::Options& options) const;
 
   // The reason why the problem, or a solve with these options, needs a
   // ceres::Problem, a part of a sentence; empty if it doesn't.
@@ -108,6 +131,8 @@ class ArrayImport {
     std::vector<int32_t> place;
     // The block at each place: those that vary first; empty: its number.
     std::vector<int32_t> order;
+    // True if blocks have a table, since they may differ.
+    bool has_table = false;
     int32_t num_varying = 0;
     int num_columns = 0;
     // The place of the first varying one in Ceres's vectors.
@@ -139,6 +164,8 @@ class ArrayImport {
                  BlockTable* table) const;
 
   const ArrayProblem* problem_;
+  // Empty if no array is on a device.
+  std::vector<DeviceArrayFacts> facts_;
   const std::shared_ptr<ArrayRows> rows_;
   // True if rows_ has been set up.
   bool has_rows_ = false;

@@ -55,14 +55,32 @@ std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
   return is_used;
 }
 
+std::unique_ptr<ceres::CostFunction> MakeTypicalCostFunction(
+    const ArrayProblem::Residuals& residuals) {
+  if (!residuals.constants_on_device) {
+    return std::unique_ptr<ceres::CostFunction>(
+        residuals.make_cost_function(residuals.constants));
+  }
+  // Aligned for any type.
+  const size_t n = sizeof(std::max_align_t);
+  const std::vector<std::max_align_t> zeros(
+      static_cast<size_t>(residuals.constants_bytes) / n + 1);
+  return std::unique_ptr<ceres::CostFunction>(
+      residuals.make_cost_function(zeros.data()));
+}
+
 ArrayRows::ArrayRows(const ArrayProblem* problem) : problem_(problem) {
   for (const Residuals& residuals : problem->residuals()) {
     typical_.push_back(nullptr);
-    if (residuals.num_blocks > 0) {
-      std::unique_ptr<const ceres::CostFunction> owner;
-      typical_.back() = CostFunctionOf(residuals, 0, &owner);
-      made_.push_back(std::move(owner));
+    if (residuals.num_blocks == 0) {
+      continue;
     }
+    if (residuals.cost_functions != nullptr) {
+      typical_.back() = residuals.cost_functions[0];
+      continue;
+    }
+    made_.push_back(MakeTypicalCostFunction(residuals));
+    typical_.back() = made_.back().get();
   }
 }
 

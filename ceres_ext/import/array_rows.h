@@ -30,6 +30,11 @@ std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
                               int array,
                               kernels::HostContext* context);
 
+// A cost function of the first constants; of zeros if these are on a device,
+// for its type and sizes. Null: make_cost_function returned null.
+std::unique_ptr<ceres::CostFunction> MakeTypicalCostFunction(
+    const ArrayProblem::Residuals& residuals);
+
 class ArrayRows final : public ProblemRows {
  public:
   // *problem is valid and outlives the object.

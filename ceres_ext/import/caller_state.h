@@ -29,13 +29,16 @@ class CallerState {
 
   void Clear() { arrays_.clear(); }
   // varying: of the blocks which ones vary, ascending; empty: all of them.
+  // on_device: the values are in the memory of the device that solves, and all
+  // blocks vary.
   void Add(double* values,
            int size,
            int64_t num_blocks,
-           std::vector<int32_t> varying) {
+           std::vector<int32_t> varying,
+           bool on_device = false) {
     const int64_t n =
         varying.empty() ? num_blocks : static_cast<int64_t>(varying.size());
-    arrays_.push_back({values, size, n * size, std::move(varying)});
+    arrays_.push_back({values, size, n * size, std::move(varying), on_device});
   }
 
   // The values of the block that begins at this offset of the state.
@@ -63,15 +66,16 @@ class CallerState {
         }
         from = packed.data();
       }
-      CERES_EXT_RETURN_IF_ERROR(machine->Upload(array.num_values, from, state));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine->CopyFrom(array.num_values, from, array.on_device, state));
       state += array.num_values;
     }
     return {};
   }
 
-  // Nothing is written where the solve has failed, and either all arrays are
-  // or, where a device fails on the way, none: what it sends is kept aside till
-  // all is there. context: threads that copy.
+  // Nothing is written where the solve has failed, and either all arrays of the
+  // host are or, where a device fails on the way, none: what it sends is kept
+  // aside till all is there. context: threads that copy.
   template <typename Machine>
   kernels::Status CopyFromMachine(const double* state,
                                   [[maybe_unused]] Machine* machine,
@@ -79,23 +83,42 @@ class CallerState {
     if (!summary_->IsSolutionUsable()) {
       return {};
     }
-    const double* from = state;
     kernels::HostBuffer<double> received;
     if constexpr (!kIsHost<Machine>) {
       int64_t n = 0;
       for (const Array& array : arrays_) {
-        n += array.num_values;
+        n += array.on_device ? 0 : array.num_values;
       }
       CERES_EXT_RETURN_IF_ERROR(received.Allocate(n));
       // Fresh pages come faster to several threads than to a copy.
-      double* const to = received.data();
+      double* to = received.data();
       context->ParallelFor(n, kGrain, [to](int64_t begin, int64_t end) {
         std::fill(to + begin, to + end, 0.0);
       });
-      CERES_EXT_RETURN_IF_ERROR(machine->Download(n, state, to));
-      from = to;
+      const double* from = state;
+      for (const Array& array : arrays_) {
+        if (!array.on_device) {
+          CERES_EXT_RETURN_IF_ERROR(
+              machine->Download(array.num_values, from, to));
+          to += array.num_values;
+        }
+        from += array.num_values;
+      }
+      from = state;
+      for (const Array& array : arrays_) {
+        if (array.on_device) {
+          CERES_EXT_RETURN_IF_ERROR(machine->CopyTo(
+              array.num_values, from, /*on_device=*/true, array.values));
+        }
+        from += array.num_values;
+      }
+      CERES_EXT_RETURN_IF_ERROR(machine->Synchronize());
     }
+    const double* from = kIsHost<Machine> ? state : received.data();
     for (const Array& array : arrays_) {
+      if (array.on_device) {
+        continue;
+      }
       if (array.varying.empty()) {
         context->ParallelFor(
             array.num_values, kGrain, [&](int64_t begin, int64_t end) {
@@ -120,6 +143,7 @@ class CallerState {
     int size;
     int64_t num_values;  // of those that vary
     std::vector<int32_t> varying;
+    bool on_device;
 
     double* Block(int32_t block) const {
       return values + int64_t{size} * block;

@@ -31,9 +31,10 @@ namespace ceres_ext {
 
 class CallerState;
 
-// Values in host memory, of its own or of somebody who outlives it.
+// Values in host memory, of its own or of somebody who outlives it; of the
+// latter, in the memory of the device if on_device().
 template <typename T>
-class HostArray {
+class InputArray {
  public:
   kernels::Status Allocate(int64_t size) {
     CERES_EXT_RETURN_IF_ERROR(own_.Allocate(size));
@@ -44,9 +45,10 @@ class HostArray {
     own_ = std::move(values);
     Refer(own_.size(), own_.data());
   }
-  void Refer(int64_t size, const T* data) {
+  void Refer(int64_t size, const T* data, bool on_device = false) {
     size_ = size;
     data_ = data;
+    on_device_ = on_device;
   }
   // Its own from then on.
   kernels::Status Own() {
@@ -61,12 +63,14 @@ class HostArray {
 
   int64_t size() const { return size_; }
   const T* data() const { return data_; }
+  bool on_device() const { return on_device_; }
   T* own_data() { return own_.data(); }
 
  private:
   kernels::HostBuffer<T> own_;
   int64_t size_ = 0;
   const T* data_ = nullptr;
+  bool on_device_ = false;
 };
 
 // Residual blocks of one batchable cost type.
@@ -78,13 +82,13 @@ struct ObservationTable {
   // families, measured image position (2 values) and loss. Points are family 0
   // of e. `loss` is empty when no observation has one, and where all have the
   // same, common_loss.
-  HostArray<int32_t> camera_id;
-  HostArray<int32_t> point_id;
-  HostArray<double> observations;
+  InputArray<int32_t> camera_id;
+  InputArray<int32_t> point_id;
+  InputArray<double> observations;
   std::vector<const ceres::LossFunction*> loss;
   const ceres::LossFunction* common_loss = nullptr;
   // The factor of rho for each observation; empty for 1.
-  HostArray<double> weights;
+  InputArray<double> weights;
   // Hash of camera_id and point_id, if it was requested; 0 if unknown.
   uint64_t index_hash = 0;
 
@@ -141,6 +145,8 @@ struct ProblemStructure {
   // The place from which the state is read and to which it is written; null for
   // Ceres's.
   const CallerState* caller_state = nullptr;
+  // The couplings of S, if they are known; -1: they are not.
+  double num_couplings = -1.0;
 
   // For each parameter block that varies: true if it is eliminated, its family
   // and its place there.

@@ -91,7 +91,7 @@ class GeneralEvaluator final : public RowGroupsEvaluator<Machine> {
 
   Status Setup(const RowGroupsInput<Machine>& input) {
     index_ = input.blocks->general_rows();
-    HostArray<int32_t> rows;
+    InputArray<int32_t> rows;
     CERES_EXT_RETURN_IF_ERROR(rows.Allocate(index_->num_rows()));
     for (int64_t k = 0; k < rows.size(); ++k) {
       rows.own_data()[k] =

@@ -271,7 +271,7 @@ Status ModelEvaluator<Machine>::Setup(const Input& input,
 // side by side.
 template <typename Machine>
 Status ModelEvaluator<Machine>::SetupConstants(
-    const HostArray<int32_t>& rows,
+    const InputArray<int32_t>& rows,
     const ProblemRows& problem,
     kernels::HostContext* host_context,
     bool* losses_differ) {
@@ -319,7 +319,7 @@ Status ModelEvaluator<Machine>::SetupConstants(
 
 template <typename Machine>
 Status ModelEvaluator<Machine>::SetupLosses(
-    const HostArray<int32_t>& rows,
+    const InputArray<int32_t>& rows,
     const ProblemRows& problem,
     bool losses_differ,
     kernels::HostContext* host_context) {

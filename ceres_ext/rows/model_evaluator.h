@@ -69,7 +69,7 @@ class ModelEvaluator {
   struct Input {
     const BatchModel* model = nullptr;
     bool is_recomputed = false;  // The Jacobian is, by GetRecomputedForm().
-    HostArray<int32_t> rows;     // their numbers in the problem
+    InputArray<int32_t> rows;    // their numbers in the problem
     std::vector<int32_t> place;  // empty: their numbers
     std::vector<RowBlock> blocks;
     kernels::HostBuffer<int32_t> combination;
@@ -108,11 +108,11 @@ class ModelEvaluator {
 
   // losses_differ: whether the rows have different ones, of which a list takes
   // memory.
-  kernels::Status SetupConstants(const HostArray<int32_t>& rows,
+  kernels::Status SetupConstants(const InputArray<int32_t>& rows,
                                  const ProblemRows& problem,
                                  kernels::HostContext* host_context,
                                  bool* losses_differ);
-  kernels::Status SetupLosses(const HostArray<int32_t>& rows,
+  kernels::Status SetupLosses(const InputArray<int32_t>& rows,
                               const ProblemRows& problem,
                               bool losses_differ,
                               kernels::HostContext* host_context);

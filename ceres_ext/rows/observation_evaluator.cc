@@ -125,18 +125,20 @@ class ObservationEvaluator final : public BatchEvaluator {
 
   // kSize values of each observation, in the order of the index.
   template <int kSize>
-  Status GatherInOrder(const HostArray<double>& values,
+  Status GatherInOrder(const InputArray<double>& values,
                        Buffer<double>* in_order) {
     const kernels::ObservationIndexRef& index = observations_->index();
     Buffer<double> as_given;
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Upload(values.size(), values.data(), &as_given));
+    const double* from = values.data();
+    if (!values.on_device()) {
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Upload(values.size(), values.data(), &as_given));
+      from = as_given.data();
+    }
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(values.size(), in_order));
     return kernels::Run(
-        kernels::GatherTuplesParams<kSize>{index.num_observations,
-                                           index.input_id(),
-                                           as_given.data(),
-                                           in_order->data()},
+        kernels::GatherTuplesParams<kSize>{
+            index.num_observations, index.input_id(), from, in_order->data()},
         machine_);
   }
   using Shape = kernels::BalShape<C>;

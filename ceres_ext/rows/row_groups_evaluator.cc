@@ -25,7 +25,7 @@ constexpr int64_t kRowsPerTask = 1 << 14;
 template <typename Machine>
 Status RowGroupsEvaluator<Machine>::SetupRows(
     const RowGroupsInput<Machine>& input,
-    const HostArray<int32_t>& rows,
+    const InputArray<int32_t>& rows,
     int64_t num_residuals,
     int64_t chunk,
     int e_values,
@@ -103,7 +103,7 @@ Status RowGroupsEvaluator<Machine>::SetupRows(
 template <typename Machine>
 Status RowGroupsEvaluator<Machine>::SetupModels(
     const RowGroupsInput<Machine>& input,
-    const HostArray<int32_t>& rows,
+    const InputArray<int32_t>& rows,
     const std::vector<int16_t>& model_of_place,
     const int32_t* point_id,
     const DescribeModel& describe) {

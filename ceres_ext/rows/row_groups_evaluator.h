@@ -152,7 +152,7 @@ class RowGroupsEvaluator : public BatchEvaluator {
   // describe fills what a ModelInput says of blocks, rows and place being set,
   // and points, once.
   kernels::Status SetupRows(const RowGroupsInput<Machine>& input,
-                            const HostArray<int32_t>& rows,
+                            const InputArray<int32_t>& rows,
                             int64_t num_residuals,
                             int64_t chunk,
                             int e_values,
@@ -216,7 +216,7 @@ class RowGroupsEvaluator : public BatchEvaluator {
   virtual kernels::Status KeepState(BatchJacobian* /*jacobian*/) { return {}; }
 
   kernels::Status SetupModels(const RowGroupsInput<Machine>& input,
-                              const HostArray<int32_t>& rows,
+                              const InputArray<int32_t>& rows,
                               const std::vector<int16_t>& model_of_place,
                               const int32_t* point_id,
                               const DescribeModel& describe);

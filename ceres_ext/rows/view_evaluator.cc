@@ -40,7 +40,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     CERES_EXT_RETURN_IF_ERROR(
         rows_->machine->Download(n, rows_->index().input_id(), order.data()));
     const ViewStructure& views = input.structure->views;
-    HostArray<int32_t> rows;
+    InputArray<int32_t> rows;
     rows.Refer(n, order.data());
     if (views.rows.size() > 0) {
       CERES_EXT_RETURN_IF_ERROR(rows.Allocate(n));

@@ -90,7 +90,9 @@ RowFacts FactsOf(const ProblemStructure& structure) {
 void CountCouplings(const ProblemStructure& structure,
                     kernels::HostContext* context,
                     RowFacts* facts) {
-  facts->num_couplings = NumCouplings(structure, context);
+  facts->num_couplings = structure.num_couplings >= 0.0
+                             ? structure.num_couplings
+                             : NumCouplings(structure, context);
   facts->has_pairs = HasPairs(structure);
 }
 

@@ -214,6 +214,7 @@ bool SolveArraysOnce(const ceres::Solver::Options& options,
                      const Options& ext_options,
                      SolveAttempt* attempt,
                      const ArrayProblem& problem,
+                     const std::vector<DeviceArrayFacts>& device_facts,
                      KeptMachines* kept,
                      Summary* summary,
                      std::string* reason,
@@ -225,6 +226,10 @@ bool SolveArraysOnce(const ceres::Solver::Options& options,
   }
   ArrayImport arrays(&problem, summary);
   *reason = arrays.WhyProblemIsNeeded(options);
+  if (reason->empty() && !device_facts.empty()) {
+    arrays.SetDeviceFacts(device_facts);
+    *reason = arrays.WhyCopied(options);
+  }
   if (!reason->empty()) {
     return false;
   }

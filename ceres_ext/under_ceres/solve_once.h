@@ -34,12 +34,14 @@ bool SolveOnce(const ceres::Solver::Options& options,
                Summary* ext_summary);
 
 // Solves without a ceres::Problem, or fails if one would fail too. False,
-// with a part of a sentence in *reason, where one is needed; *summary is of no
-// use then. *again: as SolveOnce.
+// with a part of a sentence in *reason, where one is needed, or the host has to
+// read arrays that are on a device; *summary is of no use then. *again: as
+// SolveOnce. device_facts: of IsValidProblem, if arrays are on a device.
 bool SolveArraysOnce(const ceres::Solver::Options& options,
                      const Options& ext_options,
                      SolveAttempt* attempt,
                      const ArrayProblem& problem,
+                     const std::vector<DeviceArrayFacts>& device_facts,
                      KeptMachines* kept,
                      Summary* summary,
                      std::string* reason,

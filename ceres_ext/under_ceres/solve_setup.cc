@@ -318,6 +318,11 @@ bool SolveSetup::SetupPlan(const ImportOptions& import_options,
       return Decline(refusal->reason);
     }
     const SolvePlan& plan = std::get<SolvePlan>(decision);
+    if (!plan.on_device && input_.arrays != nullptr &&
+        input_.arrays->is_on_device()) {
+      is_final_ = true;
+      return Decline(plan.why_host.empty() ? "the host solves" : plan.why_host);
+    }
     const Status status = SetupMachine(
         plan,
         plan.on_device

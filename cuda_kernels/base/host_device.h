@@ -37,6 +37,15 @@ CERES_EXT_HOST_DEVICE inline void AtomicMinimum(int32_t value,
 #endif
 }
 
+// *sum += value, for any order of calls.
+CERES_EXT_HOST_DEVICE inline void AddAtomically(int32_t value, int32_t* sum) {
+#ifdef __CUDA_ARCH__
+  atomicAdd(sum, value);
+#else
+  __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
+#endif
+}
+
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_BASE_HOST_DEVICE_H_

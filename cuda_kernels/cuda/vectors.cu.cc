@@ -13,6 +13,7 @@
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/ops/array_checks.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/cluster_vectors.h"
@@ -305,6 +306,11 @@ CERES_EXT_RUN(FinishCoarseDiagonalParams)
   CERES_EXT_RUN(CopyRowsParams<__VA_ARGS__, kDeviceLayout>) \
   CERES_EXT_RUN(CameraVectorsParams<__VA_ARGS__>)           \
   CERES_EXT_RUN(PartVectorsParams<__VA_ARGS__, kDeviceLayout>)
+// ops/array_checks.h
+CERES_EXT_RUN(CheckFiniteParams)
+CERES_EXT_RUN(CheckWeightsParams)
+CERES_EXT_RUN(CheckBlocksParams)
+CERES_EXT_RUN(SummarizeBlocksParams)
 // ops/covariance.h
 CERES_EXT_RUN(UnitColumnsParams)
 CERES_EXT_RUN(CovarianceStartParams)

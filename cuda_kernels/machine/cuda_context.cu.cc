@@ -43,6 +43,23 @@ std::string WhyNoDevice(cudaError_t error) {
                    cudaGetErrorString(error);
 }
 
+// True if `data` is managed memory, or memory of this device.
+#ifdef __CUDACC__
+cudaError_t FindMemory(const void* data, int device, bool* is_found) {
+  cudaPointerAttributes attributes = {};
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, data);
+  *is_found =
+      attributes.type == cudaMemoryTypeManaged ||
+      (attributes.type == cudaMemoryTypeDevice && attributes.device == device);
+  return error;
+}
+#else
+cudaError_t FindMemory(const void* data, int /*device*/, bool* is_found) {
+  *is_found = emulation::IsOnDevice(data, 1);
+  return cudaSuccess;
+}
+#endif
+
 #ifdef __CUDACC__
 void* CurrentContext() { return CurrentDriverContext(); }
 void SetCurrentContext(void* context) { SetCurrentDriverContext(context); }
@@ -209,6 +226,11 @@ void CudaContext::Forget() {
     static_cast<void>(page.release());
   }
   stage_events_.Forget();
+}
+
+Status CudaContext::SynchronizeDevice() const {
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
+  return Status();
 }
 
 Status CudaContext::Synchronize() const {
@@ -506,6 +528,15 @@ Status CudaContext::QueueCopyToHost(void* page_locked,
       page_locked, device, num_bytes, cudaMemcpyDeviceToHost, stream_));
   copied_bytes_ += num_bytes;
   return Status();
+}
+
+Status CudaContext::CheckPointer(const void* data) const {
+  bool is_found = false;
+  CERES_EXT_RETURN_IF_CUDA_ERROR(FindMemory(data, options_.device, &is_found));
+  return is_found ? Status()
+                  : Status(StatusCode::kInvalidArgument,
+                           "is not memory of CUDA device " +
+                               std::to_string(options_.device));
 }
 
 void FreePageLocked::operator()(void* data) const {

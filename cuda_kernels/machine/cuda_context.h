@@ -121,6 +121,8 @@ class CudaContext {
   Status Activate() const;
   // Waits for the stream and returns the first error of its work.
   Status Synchronize() const;
+  // Waits for all streams of the device.
+  Status SynchronizeDevice() const;
 
   // True if what the context has made is still there and can be used: not after
   // a reset of the device, nor after an error of anybody's kernel, which ends
@@ -163,6 +165,10 @@ class CudaContext {
   Status QueueCopyToHost(void* page_locked,
                          const void* device,
                          int64_t num_bytes) const;
+
+  // kInvalidArgument unless `data` is memory that kernels of this device may
+  // use: its own, or managed memory. The message is a clause about the memory.
+  Status CheckPointer(const void* data) const;
 
   int device() const { return options_.device; }
   cudaStream_t stream() const { return stream_; }

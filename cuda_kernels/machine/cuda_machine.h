@@ -85,6 +85,20 @@ class CudaMachine {
   Status Upload(const std::vector<T>& host, DeviceBuffer<T>* buffer) {
     return Upload(static_cast<int64_t>(host.size()), host.data(), buffer);
   }
+  // From and to memory of a caller's, which may be on the device. Copies on the
+  // device are queued, not waited for.
+  template <typename T>
+  Status CopyFrom(int64_t n, const T* from, bool on_device, T* to) {
+    return on_device ? context_->CopyOnDevice(
+                           to, from, n * static_cast<int64_t>(sizeof(T)))
+                     : Upload(n, from, to);
+  }
+  template <typename T>
+  Status CopyTo(int64_t n, const T* from, bool on_device, T* to) {
+    return on_device ? context_->CopyOnDevice(
+                           to, from, n * static_cast<int64_t>(sizeof(T)))
+                     : Download(n, from, to);
+  }
   template <typename T>
   Status Download(int64_t n, const T* from, T* host) {
     return context_->CopyToHost(

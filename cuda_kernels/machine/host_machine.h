@@ -13,6 +13,9 @@
 //   Upload(n, host, to)      from host memory; to a pointer, or a buffer, which
 //                            is allocated; or Upload(vector, &buffer)
 //   Download(n, from, host)  to host memory, after all queued work
+//   CopyFrom(n, from, on_device, to), CopyTo  the same with memory of a
+//   caller's,
+//                            which may be that of the device
 //   SetZero(n, x)            every byte
 //   Result<T>, AllocateResult(&result)  one record that operations write and
 //                            the host reads:
@@ -85,6 +88,14 @@ class HostMachine {
   template <typename T>
   Status Download(int64_t n, const T* from, T* host) {
     return Upload(n, from, host);
+  }
+  template <typename T>
+  Status CopyFrom(int64_t n, const T* from, bool /*on_device*/, T* to) {
+    return Upload(n, from, to);
+  }
+  template <typename T>
+  Status CopyTo(int64_t n, const T* from, bool /*on_device*/, T* to) {
+    return Upload(n, from, to);
   }
   template <typename T>
   Status SetZero(int64_t n, T* x) {

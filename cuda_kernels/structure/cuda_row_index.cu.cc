@@ -9,13 +9,18 @@ Status RowIndex<CudaMachine>::Setup(const ObservationPairs& pairs,
                                     CudaMachine* machine) {
   DeviceBuffer<int32_t> cameras;
   DeviceBuffer<int32_t> points;
-  CERES_EXT_RETURN_IF_ERROR(
-      machine->Upload(pairs.num_observations, pairs.camera, &cameras));
-  CERES_EXT_RETURN_IF_ERROR(
-      machine->Upload(pairs.num_observations, pairs.point, &points));
   ObservationPairs on_device = pairs;
-  on_device.camera = cameras.data();
-  on_device.point = points.data();
+  if (!options.cameras_on_device) {
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(pairs.num_observations, pairs.camera, &cameras));
+    on_device.camera = cameras.data();
+  }
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(pairs.num_observations, &points));
+  if (!options.points_on_device) {
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(pairs.num_observations, pairs.point, points.data()));
+    on_device.point = points.data();
+  }
   CudaIndexScratch scratch;
   DeviceBuffer<int32_t> order;
   if (options.keep_point_order) {

@@ -97,6 +97,9 @@ class CudaWorkspace {
     TileOptions stored = kStoredTiles;
     // True if points keep their numbers (row_index.h).
     bool keep_point_order = false;
+    // Where the pairs are (row_index.h): on the device, or on the host.
+    bool cameras_on_device = false;
+    bool points_on_device = false;
     // The most columns of a camera that scratch is made for.
     int max_columns = kMaxCameraColumns;
 

@@ -6,11 +6,11 @@
 //   Status status = index.Setup(pairs, {}, &point_order, &machine);
 //   params.index = index.ref();
 //
-// pairs: in host memory. point_order: if the machine renumbers the points so
-// that neighbours are seen by the same cameras, point i of the index is the
-// caller's point point_order[i]; empty if they keep their numbers, which
-// options can request; may be null. Errors: those of ObservationIndex::Build,
-// and memory.
+// pairs: in host memory, unless options say otherwise. point_order: if the
+// machine renumbers the points so that neighbours are seen by the same cameras,
+// point i of the index is the caller's point point_order[i]; empty if they keep
+// their numbers, which options can request; may be null. Errors: those of
+// ObservationIndex::Build, and memory.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_ROW_INDEX_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_ROW_INDEX_H_
 
@@ -37,6 +37,9 @@ class RowIndex<HostMachine> {
     bool keep_point_order = false;  // As they always do on the host.
     // The most columns of a camera that scratch is made for.
     int max_columns = kMaxCameraColumns;
+    // Of a device.
+    bool cameras_on_device = false;
+    bool points_on_device = false;
     static Options For(bool /*recomputed*/, bool /*in_float*/) { return {}; }
   };
 

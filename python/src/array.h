@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Arrays of numpy as they are: never converted, never copied.
+// Arrays of numpy, and of libraries that compute on a device, as they are:
+// never converted, never copied.
 
 #ifndef PYTHON_SRC_ARRAY_H_
 #define PYTHON_SRC_ARRAY_H_
@@ -25,11 +26,15 @@ inline constexpr int64_t kAnyLength = -1;
 // that type (numpy's name, such as "float64"), and ValueError if it has another
 // shape, is not C-contiguous and aligned, or must be writable and is read-only.
 // The message begins with `name`. The caller keeps the array.
+// on_device: not null where the array may also be one of another library: with
+// __cuda_array_interface__ (torch, CuPy, Numba), which is on a CUDA device, or
+// with __dlpack__ (JAX too), which may be there.
 void* ReadArray(const std::string& name,
                 nanobind::handle array,
                 const char* type,
                 ArrayAccess access,
-                std::vector<int64_t>* shape);
+                std::vector<int64_t>* shape,
+                bool* on_device = nullptr);
 
 // An array of `columns` columns, or of one dimension where that is 0, which
 // owns the values.

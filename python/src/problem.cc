@@ -312,8 +312,8 @@ int Problem::AddParameters(nb::object values,
   CheckUnlocked();
   std::vector<int64_t> shape = {kAnyLength, kAnyLength};
   ArrayProblem::Parameters parameters;
-  parameters.values = static_cast<double*>(
-      ReadArray("values", values, "float64", ARRAY_WRITE, &shape));
+  parameters.values = static_cast<double*>(ReadArray(
+      "values", values, "float64", ARRAY_WRITE, &shape, &parameters.on_device));
   parameters.num_blocks = shape[0];
   if (shape[1] < 1 || shape[1] > INT32_MAX) {
     throw ValueError("values: expected blocks of 1 to 2^31 - 1 values, found " +
@@ -360,8 +360,14 @@ void Problem::AddResiduals(const std::string& cost_function,
                            nb::object weights) {
   CheckUnlocked();
   std::vector<int64_t> shape = {kAnyLength, 2};
-  const auto* const constants = static_cast<const double*>(
-      ReadArray("observations", observations, "float64", ARRAY_READ, &shape));
+  bool constants_on_device = false;
+  const auto* const constants =
+      static_cast<const double*>(ReadArray("observations",
+                                           observations,
+                                           "float64",
+                                           ARRAY_READ,
+                                           &shape,
+                                           &constants_on_device));
   const int64_t num_blocks = shape[0];
   shape.resize(1);
   std::vector<ArrayProblem::Index> indices;
@@ -382,19 +388,24 @@ void Problem::AddResiduals(const std::string& cost_function,
     }
     const nb::object index = of_one[1];
     if (!index.is_none()) {
-      block.block = static_cast<const int32_t*>(
-          ReadArray(name + "[1]", index, "int32", ARRAY_READ, &shape));
+      block.block = static_cast<const int32_t*>(ReadArray(
+          name + "[1]", index, "int32", ARRAY_READ, &shape, &block.on_device));
     }
     kept.push_back(index);
     indices.push_back(block);
   }
   auto* const loss_function = Unwrap<ceres::LossFunction>(
       "loss", loss, "a loss function of this module, or None");
+  bool weights_on_device = false;
   const double* const scale =
       weights.is_none()
           ? nullptr
-          : static_cast<const double*>(
-                ReadArray("weights", weights, "float64", ARRAY_READ, &shape));
+          : static_cast<const double*>(ReadArray("weights",
+                                                 weights,
+                                                 "float64",
+                                                 ARRAY_READ,
+                                                 &shape,
+                                                 &weights_on_device));
   if (cost_function == "BalReprojectionError") {
     arrays_.AddResiduals<BalReprojectionError>(
         num_blocks, constants, std::move(indices), loss_function, scale);
@@ -407,6 +418,10 @@ void Problem::AddResiduals(const std::string& cost_function,
         "BalQuaternionReprojectionError, found " +
         cost_function);
   }
+  ArrayProblem::Residuals* const residuals = arrays_.mutable_residuals(
+      static_cast<int>(arrays_.residuals().size()) - 1);
+  residuals->constants_on_device = constants_on_device;
+  residuals->weights_on_device = weights_on_device;
   kept_.insert(kept_.end(), kept.begin(), kept.end());
 }
 

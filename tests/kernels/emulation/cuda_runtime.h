@@ -598,6 +598,9 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t) {
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return emulation::NextOnDevice("cudaStreamSynchronize");
 }
+inline cudaError_t cudaDeviceSynchronize() {
+  return emulation::NextOnDevice("cudaDeviceSynchronize");
+}
 namespace emulation {
 inline cudaError_t Allocate(const char* call,
                             bool is_on_device,
