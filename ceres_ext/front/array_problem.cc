@@ -43,7 +43,7 @@ struct Extent {
   const char* end;
 };
 
-// Of a build without CUDA there is no device.
+// A build without CUDA has no device.
 template <typename Machine>
 kernels::Status CheckPointerOn([[maybe_unused]] Machine* machine,
                                [[maybe_unused]] const void* data) {
@@ -649,8 +649,8 @@ class Validator {
                found);
   }
 
-  // Whether the blocks of arrays that a device reads are all in residual
-  // blocks.
+  // False if a block of the arrays that a device reads is in no residual
+  // block.
   bool FindFacts() {
     facts_.assign(problem_.parameters().size(), DeviceArrayFacts());
     for (int i = 0; device_.has_value() && i < NumParameters(); ++i) {

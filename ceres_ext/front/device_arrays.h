@@ -22,7 +22,7 @@ namespace ceres_ext {
 bool HasDeviceArrays(const ArrayProblem& problem);
 
 // The device that the arrays are on, whatever device the options choose for the
-// solve. Without a stream of the caller's, all its work so far is done then.
+// solve. Without Options::cuda_stream all its work so far is done then.
 // kUnsupported: there is none, or the build has no CUDA.
 kernels::Status OpenDeviceOfArrays(
     const Options& options,

@@ -79,7 +79,7 @@ std::string ArrayImport::WhyCopied(
   for (const Residuals& residuals : problem_->residuals()) {
     num_kinds += residuals.num_blocks > 0 ? 1 : 0;
     for (const ArrayProblem::Index& index : residuals.blocks) {
-      // Of two kinds the points of the second are renumbered on the host.
+      // The points of a second kind are renumbered on the host.
       if (index.on_device && num_kinds > 1) {
         return "cameras are of two kinds";
       }

@@ -85,7 +85,7 @@ class CudaMachine {
   Status Upload(const std::vector<T>& host, DeviceBuffer<T>* buffer) {
     return Upload(static_cast<int64_t>(host.size()), host.data(), buffer);
   }
-  // From and to memory of a caller's, which may be on the device. Copies on the
+  // From and to the caller's memory, which may be on the device. Copies on the
   // device are queued, not waited for.
   template <typename T>
   Status CopyFrom(int64_t n, const T* from, bool on_device, T* to) {

@@ -13,9 +13,9 @@
 //   Upload(n, host, to)      from host memory; to a pointer, or a buffer, which
 //                            is allocated; or Upload(vector, &buffer)
 //   Download(n, from, host)  to host memory, after all queued work
-//   CopyFrom(n, from, on_device, to), CopyTo  the same with memory of a
-//   caller's,
-//                            which may be that of the device
+//   CopyFrom(n, from, on_device, to), CopyTo(n, from, on_device, to)
+//                            the same with the caller's memory, which may be
+//                            that of the device
 //   SetZero(n, x)            every byte
 //   Result<T>, AllocateResult(&result)  one record that operations write and
 //                            the host reads:

@@ -31,7 +31,7 @@ struct ArrayRecord {
   static constexpr int32_t kNoneBad = 0x7fffffff;
   int32_t first_bad = kNoneBad;  // its number
   int32_t unused = 0;
-  // Of SummarizeBlocks.
+  // From SummarizeBlocks:
   double num_without_rows = 0.0;
   double num_pairs = 0.0;  // unordered, with those of a row and itself
 };

@@ -97,7 +97,7 @@ class CudaWorkspace {
     TileOptions stored = kStoredTiles;
     // True if points keep their numbers (row_index.h).
     bool keep_point_order = false;
-    // Where the pairs are (row_index.h): on the device, or on the host.
+    // True if the pairs are on the device (row_index.h).
     bool cameras_on_device = false;
     bool points_on_device = false;
     // The most columns of a camera that scratch is made for.

@@ -37,7 +37,7 @@ class RowIndex<HostMachine> {
     bool keep_point_order = false;  // As they always do on the host.
     // The most columns of a camera that scratch is made for.
     int max_columns = kMaxCameraColumns;
-    // Of a device.
+    // Only on a device:
     bool cameras_on_device = false;
     bool points_on_device = false;
     static Options For(bool /*recomputed*/, bool /*in_float*/) { return {}; }

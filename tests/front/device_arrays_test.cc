@@ -84,7 +84,7 @@ class DeviceArrays : public ::testing::Test {
     std::vector<double> points;
   };
 
-  // What the arrays of a problem are made of.
+  // The arrays of a problem.
   struct Problem {
     std::unique_ptr<Copy<double>> cameras;
     std::unique_ptr<Copy<double>> points;
@@ -266,7 +266,7 @@ TEST_F(DeviceArrays, AreCopiedWhereTheHostReads) {
               HasSubstr("a block of parameters 0 is constant"));
   of_cameras_.is_constant = nullptr;
 
-  // A point that nobody sees.
+  // A point without observations.
   bal_.points.insert(bal_.points.end(), {1.0, 2.0, 3.0});
   result = Solve(kAll);
   ExpectSame(result, Solve(0));
