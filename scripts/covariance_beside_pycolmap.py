@@ -16,6 +16,7 @@ Needs pycolmap.
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -111,8 +112,10 @@ def main():
     binaries, output, device, threads, *counts = sys.argv[1:]
     for count in map(int, counts):
         folder = pathlib.Path(output) / str(count)
-        (folder / "solved").mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         generate(binaries, folder, count)
+        (folder / "solved").mkdir()
         report, ours = of_ceres_ext(binaries, folder, device, threads)
         result = {
             "images": count,

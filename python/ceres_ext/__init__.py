@@ -246,6 +246,10 @@ class Covariance(typing.NamedTuple):
     """CovarianceSummary::smallest_eigenvalue of ceres_ext/covariance.h."""
     num_pcg_iterations: int
     """With PCG, of all solutions."""
+    memory_bytes: int
+    """The peak of device memory; 0 on the host and with PCG."""
+    memory_forecast_bytes: int
+    """The forecast of memory_bytes before the factorisation."""
     total_time_in_seconds: float
 
 

@@ -119,6 +119,8 @@ nb::tuple Compute(Problem* problem,
                         summary.variance_factor,
                         summary.smallest_eigenvalue,
                         summary.num_pcg_iterations,
+                        summary.memory_bytes,
+                        summary.memory_forecast_bytes,
                         summary.total_time_in_seconds);
 }
 

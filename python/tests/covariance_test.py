@@ -40,6 +40,7 @@ def test_pseudo_inverse(bal):
     _, values, directions = numpy.linalg.svd(j, full_matrices=False)
     rank = j.shape[1] - found.num_free_directions
     assert found.num_free_directions == 7
+    assert found.memory_bytes == found.memory_forecast_bytes == 0
     assert found.redundancy == j.shape[0] - rank
     scaled = directions[:rank] / values[:rank, None]
     expected = found.variance_factor * scaled.T @ scaled
