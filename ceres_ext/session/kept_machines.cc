@@ -111,7 +111,8 @@ void KeptMachines::Rest(int64_t max_bytes) {
   if (host_ != nullptr) {
     host_->index = {};
   }
-  RestDevice(max_bytes, &device_);
+  RestDevice(second_device_ != nullptr ? max_bytes / 2 : max_bytes, &device_);
+  RestDevice(max_bytes / 2, &second_device_);
 }
 
 Status KeptMachines::GetDevice(const Options& options,
@@ -122,6 +123,15 @@ Status KeptMachines::GetDevice(const Options& options,
     device_->host_context = host_context(num_threads);
   }
   *device = device_;
+  return {};
+}
+
+Status KeptMachines::GetSecondDevice(const Options& options,
+                                     int num_threads,
+                                     std::shared_ptr<Device>* device) {
+  CERES_EXT_RETURN_IF_ERROR(
+      GetDeviceMachine(options, num_threads, &second_device_));
+  *device = second_device_;
   return {};
 }
 

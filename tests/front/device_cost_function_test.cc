@@ -688,6 +688,7 @@ class OtherVersion : public BatchableCostFunction {
                                      nullptr,
                                      nullptr,
                                      nullptr,
+                                     nullptr,
                                      false};
     return model;
   }
