@@ -42,8 +42,8 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
   input_bytes = num_problems *
                 (64 + WindowInput(kCameraSize, counts, true, true).num_bytes);
   output_bytes = num_problems * WindowOutput(kCameraSize, counts).num_bytes;
-  // Of fits: as in FitPiece, with paddings of ranges. Constants of rows may
-  // have 40 bytes: an observation and the coordinates of its point.
+  // The ranges of a FitPiece, with paddings. Constants of rows may have 40
+  // bytes: an observation and the coordinates of its point.
   const int64_t num_cameras = counts.num_cameras;
   const int64_t num_points = counts.num_points;
   const int64_t num_rows = counts.num_rows;

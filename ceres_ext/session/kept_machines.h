@@ -111,7 +111,7 @@ struct KeptMachine {
   kernels::HostContext* host_context = nullptr;
   std::unique_ptr<Machine> machine;
   KeptIndex<Machine> index;
-  // Of batches.
+  // Copies of a batch's arrays.
   LockedMemory<Machine> locked_inputs;
   LockedMemory<Machine> locked_outputs;
 };

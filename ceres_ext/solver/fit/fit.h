@@ -60,7 +60,7 @@ struct FitRecord {
   int32_t number = 0;  // in `begin` and FitParams::results
   // Bit s: slot s varies.
   uint32_t varying = 0;
-  // Of slot s: factors factor_begin[manifold[s]] to factor_begin[manifold[s] +
+  // Slot s has factors factor_begin[manifold[s]] to factor_begin[manifold[s] +
   // 1]. Linear manifolds without constant values have no factors.
   int16_t manifold[kMaxFitSlots] = {};
 };

@@ -35,7 +35,7 @@
 
 namespace ceres_ext {
 
-// What the lanes of a team share.
+// Data that the lanes of a team share.
 template <int kColumns>
 struct FitMemory {
   TrustRegion region;
@@ -121,7 +121,7 @@ class FitSolve {
   using Sums = FitSums<kColumns>;
   enum class Action : int32_t { kEnd, kAccept, kReject };
 
-  // True if the loop goes on. Teams whose x is not new keep their sums.
+  // True if the loop continues. Teams whose x is not new keep their sums.
   CERES_EXT_HOST_DEVICE bool Linearize(bool runs, bool is_new, bool is_start) {
     const bool is_due = runs && is_new;
     bool is_evaluated = true;
