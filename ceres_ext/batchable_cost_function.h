@@ -189,11 +189,11 @@ struct BatchModel {
   const std::atomic<const DeviceForm*>* device_form;
   // Null, or holding null, if the Jacobian cannot be recomputed.
   const std::atomic<const RecomputedForm*>* recomputed_form;
-  // Null, or holding null, if no kernel solves whole problems.
-  const std::atomic<const FitForm*>* fit_form;
   // kIsUnoptimized of the code that compiled evaluate_row. Summary::path_reason
   // says so if that makes a solve slow.
   bool is_unoptimized;
+  // Null, or holding null, if no kernel solves whole problems.
+  const std::atomic<const FitForm*>* fit_form;
 
   const DeviceForm* GetDeviceForm() const {
     return device_form == nullptr ? nullptr : device_form->load();

@@ -97,8 +97,8 @@ struct BatchForms<Model, std::integer_sequence<int, Ns...>> {
       &EvaluateRow,
       &device_form,
       &recomputed_form,
-      &fit_form,
-      kIsUnoptimized};
+      kIsUnoptimized,
+      &fit_form};
 };
 
 }  // namespace internal
