@@ -188,6 +188,8 @@ int32_t FitBatch::loss(int e) const {
 
 std::string FitBatch::Read(int64_t i, FitRecord* record) const {
   *record = FitRecord();
+  // Constant blocks are numbered by 32 bits.
+  constexpr int64_t kMostBlocks = int64_t{1} << 20;
   if (NumRows(i) > kMaxFitRows) {
     return "a dense problem has more than " + std::to_string(kMaxFitRows) +
            " residual blocks";
@@ -198,6 +200,10 @@ std::string FitBatch::Read(int64_t i, FitRecord* record) const {
     const Parameters& p = parameters(array);
     const int64_t begin = batch_->parameter_begin[array][i];
     const int64_t end = batch_->parameter_begin[array][i + 1];
+    if (end - begin > kMostBlocks) {
+      return "there are more than " + std::to_string(kMostBlocks) +
+             " parameter blocks";
+    }
     const auto is_constant = [&](int64_t b) {
       const ceres::Manifold* const manifold = p.ManifoldOf(b);
       return (p.is_constant != nullptr && p.is_constant[b] != 0) ||

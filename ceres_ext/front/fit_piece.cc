@@ -58,7 +58,11 @@ void FitPiece::ListFits() {
       listed_[FitLanes(fits_->NumRows(i)) == 8 ? 0 : 1].push_back(record(i));
     }
   }
-  TakeArrays();
+  input_bytes_ = 0;
+  output_bytes_ = 0;
+  if (!fit_numbers_.empty()) {
+    TakeArrays();
+  }
 }
 
 template <typename T>
@@ -82,7 +86,6 @@ void FitPiece::TakeArrays() {
   const auto size_of = [](const auto& vector) {
     return static_cast<int64_t>(vector.size());
   };
-  input_bytes_ = 0;
   ranges_.clear();
   arrays_.clear();
   output_bytes_ =

@@ -125,7 +125,9 @@ class BatchSolve {
 
  private:
   // Bytes of input that are packed, sent and solved at a time.
-  static constexpr int64_t kPieceBytes = int64_t{64} << 20;
+  static constexpr int64_t kPieceBytes = int64_t{48} << 20;
+  // Pieces in flight.
+  static constexpr int64_t kMostPieces = 4;
   static constexpr int64_t kWindowsPerTask = 4;
 
   // The same for fits. Copies are fast and waves of kernels short.
@@ -138,7 +140,7 @@ class BatchSolve {
     FitPiece fits;
     Bytes outputs;
     bool is_running = false;  // on the device
-    std::shared_ptr<KeptMachines::Device> device;
+    KeptMachines::Device* device = nullptr;
     std::unique_ptr<DeviceFits> on_device;
   };
 
@@ -149,6 +151,8 @@ class BatchSolve {
     Bytes inputs;
     Bytes outputs;
     bool is_running = false;  // on the device
+    // Has page-locked memory for this piece alone; null: none has.
+    KeptMachines::Device* device = nullptr;
     std::unique_ptr<DeviceWindows> on_device;
   };
 
@@ -191,29 +195,50 @@ class BatchSolve {
     }
     device_ = std::move(device);
     device_->KeepMemory(true);
+    devices_.push_back(device_);
     summary_->device = device_->Name();
     return true;
   }
 
-  // Returns the device with a stream for every other piece, unless the caller
-  // has given one or limits the memory. Then pieces follow each other.
-  std::shared_ptr<KeptMachines::Device> SecondDevice() {
-    std::shared_ptr<KeptMachines::Device> second;
-    if (ext_options_.cuda_stream == nullptr &&
-        ext_options_.cuda_memory_limit_bytes == 0 &&
-        machines_->GetSecondDevice(ext_options_, options_.num_threads, &second)
-            .ok()) {
-      second->KeepMemory(true);
-      second_device_ = second;
-      return second;
+  // Makes streams for so many pieces at most, so that they run at once. There
+  // is one if the caller has given it, or limits the memory.
+  void OpenDevices(int64_t num_pieces) {
+    if (ext_options_.cuda_stream != nullptr ||
+        ext_options_.cuda_memory_limit_bytes > 0) {
+      return;
     }
-    return device_;
+    while (static_cast<int64_t>(devices_.size()) <
+           std::min(num_pieces, kMostPieces)) {
+      std::shared_ptr<KeptMachines::Device> device;
+      if (!machines_
+               ->GetOtherDevice(ext_options_,
+                                options_.num_threads,
+                                devices_.size() - 1,
+                                &device)
+               .ok()) {
+        return;
+      }
+      device->KeepMemory(true);
+      devices_.push_back(std::move(device));
+    }
+  }
+
+  // Number of pieces, kMostPieces at most. end_of(begin): where a piece ends.
+  template <typename Function>
+  int64_t CountPieces(const Function& end_of) const {
+    int64_t num_pieces = 0;
+    for (int64_t begin = 0;
+         begin < batch_->num_problems && num_pieces < kMostPieces;
+         begin = end_of(begin)) {
+      ++num_pieces;
+    }
+    return num_pieces;
   }
 
   // Solves the problems that are fits.
   void RunFits() {
-    std::shared_ptr<KeptMachines::Device> device = device_;
-    if (device_ != nullptr && !fits_->HasKernels()) {
+    bool is_on_device = device_ != nullptr;
+    if (is_on_device && !fits_->HasKernels()) {
       const std::string reason =
           "the cost function has no kernels of this version for dense "
           "problems (CERES_EXT_FIT_COST_FUNCTION)";
@@ -223,22 +248,20 @@ class BatchSolve {
         }
         return;
       }
-      device.reset();
+      is_on_device = false;
       summary_->device = machines_->GetHost(options_.num_threads)->Name() +
                          " (" + reason + ")";
     }
     const int64_t n = batch_->num_problems;
-    // Without a second device, and on the host, pieces follow each other.
+    // On the host pieces follow each other.
     int64_t num_pieces = 1;
-    if (device != nullptr) {
-      if (EndOfFits(0) < n) {
-        fit_pieces_[1].device = SecondDevice();
-        num_pieces = fit_pieces_[1].device != device ? 2 : 1;
-      }
-      fit_pieces_[0].device = std::move(device);
+    if (is_on_device) {
+      OpenDevices(CountPieces([&](int64_t begin) { return EndOfFits(begin); }));
+      num_pieces = static_cast<int64_t>(devices_.size());
       for (int64_t p = 0; p < num_pieces; ++p) {
+        fit_pieces_[p].device = devices_[p].get();
         fit_pieces_[p].on_device =
-            std::make_unique<DeviceFits>(fit_pieces_[p].device->machine.get());
+            std::make_unique<DeviceFits>(devices_[p]->machine.get());
       }
     }
     is_fit_.assign(n, 0);
@@ -253,8 +276,9 @@ class BatchSolve {
         SolveFitsOnHost(piece);
       }
     }
-    FinishFits(&fit_pieces_[0]);
-    FinishFits(&fit_pieces_[1]);
+    for (Fits& piece : fit_pieces_) {
+      FinishFits(&piece);
+    }
   }
 
   int64_t EndOfFits(int64_t begin) const {
@@ -376,19 +400,26 @@ class BatchSolve {
     if (!packer_->reason().empty()) {
       return;  // Their reasons are those of fits.
     }
+    int64_t num_pieces = 1;
     if (device_ != nullptr) {
-      [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
-      pieces_[0].on_device =
-          std::make_unique<DeviceWindows>(device_->machine.get());
-      const std::shared_ptr<KeptMachines::Device> second =
-          EndOfPiece(0) < batch_->num_problems ? SecondDevice() : device_;
-      pieces_[1].on_device =
-          std::make_unique<DeviceWindows>(second->machine.get());
+      const int64_t num_wanted =
+          CountPieces([&](int64_t begin) { return EndOfPiece(begin); });
+      OpenDevices(num_wanted);
+      const auto num_devices = static_cast<int64_t>(devices_.size());
+      // The host packs a piece while the device solves another, even if they
+      // follow each other.
+      num_pieces = std::max(num_devices, std::min<int64_t>(num_wanted, 2));
+      is_one_piece_ = num_wanted == 1;
+      for (int64_t p = 0; p < num_pieces; ++p) {
+        KeptMachines::Device* const device = devices_[p % num_devices].get();
+        pieces_[p].device = num_pieces == num_devices ? device : nullptr;
+        pieces_[p].on_device =
+            std::make_unique<DeviceWindows>(device->machine.get());
+      }
     }
-    // While a device solves one piece, the host packs and sends the next.
     int64_t begin = 0;
     for (int64_t piece = 0; begin < batch_->num_problems; ++piece) {
-      Piece* const next = &pieces_[piece % 2];
+      Piece* const next = &pieces_[piece % num_pieces];
       Finish(next);
       const int64_t end = EndOfPiece(begin);
       Pack(begin, end, next);
@@ -397,8 +428,9 @@ class BatchSolve {
         SolveOnHost(next);
       }
     }
-    Finish(&pieces_[0]);
-    Finish(&pieces_[1]);
+    for (Piece& piece : pieces_) {
+      Finish(&piece);
+    }
   }
 
   int64_t EndOfPiece(int64_t begin) const {
@@ -418,16 +450,45 @@ class BatchSolve {
     const ScopedSeconds time(&summary_->pack_time_in_seconds);
     WindowPiece& windows = piece->windows;
     windows.Setup(&*packer_, summary_, begin, end);
-    piece->inputs.Reserve(windows.input_bytes());
-    piece->outputs.Reserve(windows.output_bytes());
-    windows.SetMemory(piece->inputs.data(), piece->outputs.data());
-    std::vector<WindowPacker::Scratch> scratch(context_->num_threads());
-    ForEach(end - begin, kWindowsPerTask, [&](int64_t e, int slot) {
-      if (is_fit_.empty() || is_fit_[begin + e] == 0) {
-        windows.Pack(begin + e, &scratch[slot]);
+    if (!UsePageLocked(piece)) {
+      piece->inputs.Reserve(windows.input_bytes());
+      piece->outputs.Reserve(windows.output_bytes());
+      windows.SetMemory(piece->inputs.data(), piece->outputs.data());
+    }
+    std::vector<int64_t> numbers;
+    for (int64_t i = begin; i < end; ++i) {
+      if (is_fit_.empty() || is_fit_[i] == 0) {
+        numbers.push_back(i);
       }
-    });
+    }
+    PackWindows(numbers, &windows);
     windows.ListWindows();
+  }
+
+  void PackWindows(const std::vector<int64_t>& numbers, WindowPiece* windows) {
+    std::vector<WindowPacker::Scratch> scratch(context_->num_threads());
+    ForEach(static_cast<int64_t>(numbers.size()),
+            kWindowsPerTask,
+            [&](int64_t e, int slot) {
+              windows->Pack(numbers[e], &scratch[slot]);
+            });
+  }
+
+  // False if there is no page-locked memory; then copies pass through stages.
+  bool UsePageLocked(Piece* piece) {
+    if (piece->device == nullptr) {
+      return false;
+    }
+    [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
+    auto& inputs = piece->device->locked_inputs;
+    auto& outputs = piece->device->locked_outputs;
+    WindowPiece& windows = piece->windows;
+    if (!inputs.Reserve(windows.input_bytes()).ok() ||
+        !outputs.Reserve(windows.output_bytes()).ok()) {
+      return false;
+    }
+    windows.SetMemory(inputs.data(), outputs.data(), /*is_page_locked=*/true);
+    return true;
   }
 
   // False if the host has to solve the piece.
@@ -436,8 +497,8 @@ class BatchSolve {
       return false;
     }
     [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
-    const Status status =
-        piece->on_device->Start(region_options_, &piece->windows);
+    const Status status = piece->on_device->Start(
+        region_options_, &piece->windows, /*may_share=*/is_one_piece_);
     piece->is_running = status.ok();
     if (!status.ok()) {
       LeaveDevice(status);
@@ -475,17 +536,16 @@ class BatchSolve {
   void LeavePieces() {
     for (Fits& piece : fit_pieces_) {
       piece.on_device.reset();
-      piece.device.reset();
+      piece.device = nullptr;
     }
     for (Piece& piece : pieces_) {
       piece.on_device.reset();
+      piece.device = nullptr;
     }
-    for (const auto& device : {device_, second_device_}) {
-      if (device != nullptr) {
-        device->KeepMemory(false);
-      }
+    for (const auto& device : devices_) {
+      device->KeepMemory(false);
     }
-    second_device_.reset();
+    devices_.clear();
   }
 
   // Waits for the piece and writes its results.
@@ -529,6 +589,13 @@ class BatchSolve {
       piece->windows.Clear();
       return;
     }
+    if (piece->windows.is_page_locked()) {
+      // That memory goes with the device.
+      piece->inputs.Reserve(piece->windows.input_bytes());
+      piece->outputs.Reserve(piece->windows.output_bytes());
+      piece->windows.SetMemory(piece->inputs.data(), piece->outputs.data());
+      PackWindows(windows, &piece->windows);
+    }
     std::vector<std::vector<double>> memory(context_->num_threads());
     ForEach(static_cast<int64_t>(windows.size()), 1, [&](int64_t e, int slot) {
       piece->windows.SolveOnHost(windows[e], &memory[slot]);
@@ -557,11 +624,19 @@ class BatchSolve {
   std::vector<Summary>* const full_summaries_;  // or null
   // Outlive the objects on them.
   std::shared_ptr<KeptMachines::Device> device_;
-  std::shared_ptr<KeptMachines::Device> second_device_;
+  // device_ and others, with a stream each.
+  std::vector<std::shared_ptr<KeptMachines::Device>> devices_;
+  bool is_one_piece_ = false;
   // The error of the device, if the host may not replace the device.
   std::string refusal_;
-  Fits fit_pieces_[2] = {Fits(&region_options_), Fits(&region_options_)};
-  Piece pieces_[2] = {Piece(&region_options_), Piece(&region_options_)};
+  Fits fit_pieces_[kMostPieces] = {Fits(&region_options_),
+                                   Fits(&region_options_),
+                                   Fits(&region_options_),
+                                   Fits(&region_options_)};
+  Piece pieces_[kMostPieces] = {Piece(&region_options_),
+                                Piece(&region_options_),
+                                Piece(&region_options_),
+                                Piece(&region_options_)};
 };
 
 // Counts the blocks and residual blocks of problem i as they were given.

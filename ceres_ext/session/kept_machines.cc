@@ -111,8 +111,11 @@ void KeptMachines::Rest(int64_t max_bytes) {
   if (host_ != nullptr) {
     host_->index = {};
   }
-  RestDevice(second_device_ != nullptr ? max_bytes / 2 : max_bytes, &device_);
-  RestDevice(max_bytes / 2, &second_device_);
+  const auto num_devices = static_cast<int64_t>(other_devices_.size()) + 1;
+  RestDevice(max_bytes / num_devices, &device_);
+  for (std::shared_ptr<Device>& device : other_devices_) {
+    RestDevice(max_bytes / num_devices, &device);
+  }
 }
 
 Status KeptMachines::GetDevice(const Options& options,
@@ -126,12 +129,16 @@ Status KeptMachines::GetDevice(const Options& options,
   return {};
 }
 
-Status KeptMachines::GetSecondDevice(const Options& options,
-                                     int num_threads,
-                                     std::shared_ptr<Device>* device) {
+Status KeptMachines::GetOtherDevice(const Options& options,
+                                    int num_threads,
+                                    size_t i,
+                                    std::shared_ptr<Device>* device) {
+  if (other_devices_.size() <= i) {
+    other_devices_.resize(i + 1);
+  }
   CERES_EXT_RETURN_IF_ERROR(
-      GetDeviceMachine(options, num_threads, &second_device_));
-  *device = second_device_;
+      GetDeviceMachine(options, num_threads, &other_devices_[i]));
+  *device = other_devices_[i];
   return {};
 }
 

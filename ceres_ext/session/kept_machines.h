@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/blocks/machine_problem.h"
@@ -131,17 +132,19 @@ class KeptMachines {
   kernels::Status GetDevice(const Options& options,
                             int num_threads,
                             std::shared_ptr<Device>* device);
-  // The same device with another stream, for work beside that of the first.
-  kernels::Status GetSecondDevice(const Options& options,
-                                  int num_threads,
-                                  std::shared_ptr<Device>* device);
+  // Number i, from 0 on, of the same device with other streams, for work beside
+  // that of the first.
+  kernels::Status GetOtherDevice(const Options& options,
+                                 int num_threads,
+                                 size_t i,
+                                 std::shared_ptr<Device>* device);
 
   void Clear() {
     host_.reset();
     ClearDevice();
   }
   void ClearDevice() {
-    second_device_.reset();
+    other_devices_.clear();
     device_.reset();
   }
   // Nobody uses them for a while: the index goes, a device that is not alive,
@@ -154,7 +157,7 @@ class KeptMachines {
  private:
   std::shared_ptr<Host> host_;
   std::shared_ptr<Device> device_;
-  std::shared_ptr<Device> second_device_;
+  std::vector<std::shared_ptr<Device>> other_devices_;
 };
 
 }  // namespace ceres_ext
