@@ -8,12 +8,14 @@
 // A camera moves along a line; each point is in five images in a row, with
 // noise of half a pixel. W10: 10 cameras, 500 points, 2,500 observations; W20:
 // 20, 2,000, 10,000; W50: 50, 5,000, 25,000; P1: a pose with 200 points that
-// are known; 32 different ones, repeated. Ten iterations each, double, 9
-// columns a camera. A line of JSON each: windows per second from arrays to
-// arrays, median of --repeats; the parts of it; milliseconds of one window by
-// itself, percentiles of --singles; the mean of final costs; windows that ended
-// with other bits than their first copy. Stock's ceres::Problem is made
-// beforehand, which is not counted.
+// are known, P6: the same with constant intrinsics; 32 different ones,
+// repeated. Ten iterations each, double, 9 columns a camera, 6 in P6. C1: curve
+// fits of 4 parameters and 20 residuals by a user-defined functor, with the
+// tolerances of Ceres's defaults and at most 50 iterations. A line of JSON
+// each: windows per second from arrays to arrays, median of --repeats; the
+// parts of it; milliseconds of one window by itself, percentiles of --singles;
+// the mean of final costs; windows that ended with other bits than their first
+// copy. Stock's ceres::Problem is made beforehand, which is not counted.
 //
 //   batch_benchmark --window=W10 --machine=cuda --stream_rates=500,5000
 //
@@ -29,6 +31,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <random>
 #include <sstream>
@@ -36,6 +39,8 @@
 #include <thread>
 #include <vector>
 
+#include "benchmarks/batch_functors.h"
+#include "ceres/manifold.h"
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres_ext/bal_cost_functions.h"
@@ -67,12 +72,19 @@ struct Size {
   int views;
   int count;
   bool has_constant_points;
+  bool has_constant_intrinsics;
 };
 
-const Size kSizes[] = {{"W10", 10, 500, 5, 4096, false},
-                       {"W20", 20, 2000, 5, 2048, false},
-                       {"W50", 50, 5000, 5, 1024, false},
-                       {"P1", 1, 200, 1, 65536, true}};
+const Size kSizes[] = {{"W10", 10, 500, 5, 4096, false, false},
+                       {"W20", 20, 2000, 5, 2048, false, false},
+                       {"W50", 50, 5000, 5, 1024, false, false},
+                       {"P1", 1, 200, 1, 65536, true, false},
+                       {"P6", 1, 200, 1, 65536, true, true}};
+
+ceres::SubsetManifold* PoseAlone() {
+  static ceres::SubsetManifold pose(9, {6, 7, 8});
+  return &pose;
+}
 
 struct Windows {
   Size size;
@@ -192,8 +204,13 @@ ProblemBatch BatchOf(Windows* windows) {
   points.is_constant = windows->size.has_constant_points
                            ? windows->point_is_constant.data()
                            : nullptr;
-  const int c = batch.problem.AddParameters(
-      {windows->cameras.data(), windows->camera_begin.back(), 9});
+  ArrayProblem::Parameters cameras;
+  cameras.values = windows->cameras.data();
+  cameras.num_blocks = windows->camera_begin.back();
+  cameras.size = 9;
+  cameras.manifold =
+      windows->size.has_constant_intrinsics ? PoseAlone() : nullptr;
+  const int c = batch.problem.AddParameters(cameras);
   const int p = batch.problem.AddParameters(points);
   batch.problem.AddResiduals<BalReprojectionError>(
       windows->row_begin.back(),
@@ -236,27 +253,11 @@ Run SolveAll(const Windows& start, DeviceType device) {
   return run;
 }
 
-// Stock Ceres on threads, a window each at a time.
-Run SolveByStock(const Windows& start) {
-  Windows windows = start;
-  std::vector<std::unique_ptr<ceres::Problem>> problems;
-  for (int i = 0; i < windows.count; ++i) {
-    problems.push_back(std::make_unique<ceres::Problem>());
-    for (int64_t k = windows.row_begin[i]; k < windows.row_begin[i + 1]; ++k) {
-      double* const point = &windows.points[int64_t{3} * windows.point_id[k]];
-      problems[i]->AddResidualBlock(
-          CreateBalReprojectionError(windows.observations[2 * k],
-                                     windows.observations[2 * k + 1]),
-          nullptr,
-          &windows.cameras[int64_t{9} * windows.camera_id[k]],
-          point);
-      if (windows.size.has_constant_points) {
-        problems[i]->SetParameterBlockConstant(point);
-      }
-    }
-  }
-  const ceres::Solver::Options options = SolverOptions(1);
-  std::vector<double> costs(windows.count);
+// Stock Ceres on threads, a problem each at a time.
+Run SolveByThreads(const std::vector<std::unique_ptr<ceres::Problem>>& problems,
+                   const ceres::Solver::Options& options) {
+  const int count = static_cast<int>(problems.size());
+  std::vector<double> costs(count);
   std::atomic<int> next{0};
   Run run;
   const double begin = Seconds();
@@ -264,7 +265,7 @@ Run SolveByStock(const Windows& start) {
   threads.reserve(FLAGS_threads);
   for (int t = 0; t < FLAGS_threads; ++t) {
     threads.emplace_back([&] {
-      for (int i = next++; i < windows.count; i = next++) {
+      for (int i = next++; i < count; i = next++) {
         ceres::Solver::Summary summary;
         ceres::Solve(options, problems[i].get(), &summary);
         costs[i] = summary.final_cost;
@@ -276,25 +277,48 @@ Run SolveByStock(const Windows& start) {
   }
   run.seconds = Seconds() - begin;
   for (const double cost : costs) {
-    run.mean_cost += cost / windows.count;
+    run.mean_cost += cost / count;
   }
   return run;
 }
 
-void Measure(const Size& size, const std::string& machine) {
-  const bool is_stock = machine == "stock";
-  const DeviceType device = machine == "cuda" ? DEVICE_CUDA : DEVICE_HOST;
-  const int count = FLAGS_count > 0 ? FLAGS_count : size.count;
-  const Windows windows = MakeWindows(size, count);
-  const Windows one = MakeWindows(size, 1);
-  const auto solve = [&](const Windows& start) {
-    return is_stock ? SolveByStock(start) : SolveAll(start, device);
-  };
+Run SolveByStock(const Windows& start) {
+  Windows windows = start;
+  std::vector<std::unique_ptr<ceres::Problem>> problems;
+  for (int i = 0; i < windows.count; ++i) {
+    ceres::Problem::Options of_problem;
+    of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    problems.push_back(std::make_unique<ceres::Problem>(of_problem));
+    for (int64_t k = windows.row_begin[i]; k < windows.row_begin[i + 1]; ++k) {
+      double* const point = &windows.points[int64_t{3} * windows.point_id[k]];
+      problems[i]->AddResidualBlock(
+          CreateBalReprojectionError(windows.observations[2 * k],
+                                     windows.observations[2 * k + 1]),
+          nullptr,
+          &windows.cameras[int64_t{9} * windows.camera_id[k]],
+          point);
+      if (windows.size.has_constant_points) {
+        problems[i]->SetParameterBlockConstant(point);
+      }
+      if (windows.size.has_constant_intrinsics) {
+        problems[i]->SetManifold(
+            &windows.cameras[int64_t{9} * windows.camera_id[k]], PoseAlone());
+      }
+    }
+  }
+  return SolveByThreads(problems, SolverOptions(1));
+}
+
+// solve(n): solves n problems from their start.
+void Measure(const std::string& name,
+             const std::string& machine,
+             int count,
+             const std::function<Run(int)>& solve) {
   std::vector<Run> runs;
   runs.reserve(FLAGS_repeats);
-  solve(one);  // Starts the device.
+  solve(1);  // Starts the device.
   for (int i = 0; i < FLAGS_repeats; ++i) {
-    runs.push_back(solve(windows));
+    runs.push_back(solve(count));
   }
   std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
     return a.seconds < b.seconds;
@@ -303,7 +327,7 @@ void Measure(const Size& size, const std::string& machine) {
   std::vector<double> single;
   single.reserve(FLAGS_singles);
   for (int i = 0; i < FLAGS_singles; ++i) {
-    single.push_back(1e3 * solve(one).seconds);
+    single.push_back(1e3 * solve(1).seconds);
   }
   std::printf(
       "{\"window\": \"%s\", \"machine\": \"%s\", \"threads\": %d, "
@@ -312,7 +336,7 @@ void Measure(const Size& size, const std::string& machine) {
       "\"single_ms_p90\": %.3f, \"single_ms_p99\": %.3f, "
       "\"mean_cost\": %.9f, \"other_bits\": %lld, \"windows\": %lld, "
       "\"device\": \"%s\"}\n",
-      size.name.c_str(),
+      name.c_str(),
       machine.c_str(),
       FLAGS_threads,
       count,
@@ -328,6 +352,122 @@ void Measure(const Size& size, const std::string& machine) {
       static_cast<long long>(median.summary.num_windows),
       median.summary.device.c_str());
   std::fflush(stdout);
+}
+
+DeviceType DeviceOf(const std::string& machine) {
+  return machine == "cuda" ? DEVICE_CUDA : DEVICE_HOST;
+}
+
+void MeasureWindows(const Size& size, const std::string& machine) {
+  const int count = FLAGS_count > 0 ? FLAGS_count : size.count;
+  const Windows windows = MakeWindows(size, count);
+  const Windows one = MakeWindows(size, 1);
+  Measure(size.name, machine, count, [&](int n) {
+    const Windows& start = n == 1 ? one : windows;
+    return machine == "stock" ? SolveByStock(start)
+                              : SolveAll(start, DeviceOf(machine));
+  });
+}
+
+// Curve fits, kDistinct different ones.
+struct Curves {
+  int count = 0;
+  std::vector<double> parameters;
+  std::vector<PeakError> errors;
+  std::vector<int32_t> curve;
+  std::vector<int64_t> curve_begin{0};
+  std::vector<int64_t> row_begin{0};
+};
+
+Curves MakeCurves(int count) {
+  constexpr int kRows = 20;
+  Curves curves;
+  curves.count = count;
+  for (int i = 0; i < count; ++i) {
+    std::mt19937 random(i % kDistinct + 1);
+    std::normal_distribution<double> normal;
+    const double height = 5.0 + normal(random);
+    const double centre = 0.3 * normal(random);
+    for (int k = 0; k < kRows; ++k) {
+      const double x = -3.0 + 6.0 * (k + 0.5) / kRows;
+      const double u = (x - centre) / 0.8;
+      curves.errors.push_back(
+          {x, height * std::exp(-0.5 * u * u) + 1.0 + 0.1 * normal(random)});
+      curves.curve.push_back(i);
+    }
+    curves.parameters.insert(curves.parameters.end(), {4.0, 0.0, 1.2, 0.5});
+    curves.curve_begin.push_back(i + 1);
+    curves.row_begin.push_back(int64_t{kRows} * (i + 1));
+  }
+  return curves;
+}
+
+ceres::Solver::Options CurveOptions(int num_threads) {
+  ceres::Solver::Options options;
+  options.linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
+  options.num_threads = num_threads;
+  options.logging_type = ceres::SILENT;
+  return options;
+}
+
+Run FitAll(const Curves& start, DeviceType device) {
+  std::vector<double> parameters = start.parameters;
+  ProblemBatch batch;
+  const int p =
+      batch.problem.AddParameters({parameters.data(), start.count, 4});
+  batch.problem.AddResiduals<PeakCost>(
+      start.row_begin.back(), start.errors.data(), {{p, start.curve.data()}});
+  batch.num_problems = start.count;
+  batch.parameter_begin = {start.curve_begin.data()};
+  batch.residual_begin = {start.row_begin.data()};
+  Options ext_options;
+  ext_options.device = device;
+  ext_options.fallback = FALLBACK_REFUSE;
+  Run run;
+  std::string error;
+  const double begin = Seconds();
+  if (!SolveBatch(CurveOptions(FLAGS_threads),
+                  ext_options,
+                  &batch,
+                  &run.summary,
+                  &error)) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+    return run;
+  }
+  run.seconds = Seconds() - begin;
+  for (int i = 0; i < start.count; ++i) {
+    run.mean_cost += run.summary.problems[i].final_cost / start.count;
+    const double* const values = parameters.data();
+    run.num_other_bits += !std::equal(values + int64_t{4} * i,
+                                      values + int64_t{4} * (i + 1),
+                                      values + int64_t{4} * (i % kDistinct));
+  }
+  return run;
+}
+
+Run FitByStock(const Curves& start) {
+  std::vector<double> parameters = start.parameters;
+  std::vector<std::unique_ptr<ceres::Problem>> problems;
+  for (int i = 0; i < start.count; ++i) {
+    problems.push_back(std::make_unique<ceres::Problem>());
+    for (int64_t k = start.row_begin[i]; k < start.row_begin[i + 1]; ++k) {
+      problems[i]->AddResidualBlock(
+          new PeakCost(start.errors[k]), nullptr, &parameters[int64_t{4} * i]);
+    }
+  }
+  return SolveByThreads(problems, CurveOptions(1));
+}
+
+void MeasureCurves(const std::string& machine) {
+  const int count = FLAGS_count > 0 ? FLAGS_count : 1 << 20;
+  // Stock takes minutes for as many.
+  const Curves curves = MakeCurves(machine == "cuda" ? count : count / 64 + 1);
+  const Curves one = MakeCurves(1);
+  Measure("C1", machine, curves.count, [&](int n) {
+    const Curves& start = n == 1 ? one : curves;
+    return machine == "stock" ? FitByStock(start)
+                              : FitAll(start, DeviceOf(machine));
+  });
 }
 
 // Seconds at which windows come, `rate` a second on average.
@@ -474,11 +614,17 @@ int main(int argc, char** argv) {
       if (ceres_ext::Names(FLAGS_window, size.name) &&
           ceres_ext::Names(FLAGS_machine, machine)) {
         if (FLAGS_stream_rates.empty()) {
-          ceres_ext::Measure(size, machine);
+          ceres_ext::MeasureWindows(size, machine);
         } else if (std::string(machine) != "stock") {
           ceres_ext::StreamAll(size, machine);
         }
       }
+    }
+  }
+  for (const char* const machine : {"cuda", "host", "stock"}) {
+    if (ceres_ext::Names(FLAGS_window, "C1") &&
+        ceres_ext::Names(FLAGS_machine, machine)) {
+      ceres_ext::MeasureCurves(machine);
     }
   }
   return 0;

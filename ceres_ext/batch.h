@@ -18,7 +18,10 @@
 // A problem whose residual blocks are all BAL reprojection errors is a
 // *window*. One thread block of a device, or one thread of the host, solves it
 // from start to end by exact steps with Ceres's trust region. The steps are
-// those of ceres_ext::Solve with DENSE_SCHUR, apart from rounding.
+// those of ceres_ext::Solve with DENSE_SCHUR, apart from rounding. So is a small
+// dense problem of any cost function that this library evaluates in batches,
+// such as a curve fit; a part of a warp solves it
+// (ceres_ext/fit_cost_function.cuh).
 // ceres_ext::Solve solves all other problems one after the other, and their
 // summaries say why (docs/batch.md).
 //
@@ -77,8 +80,8 @@ struct ProblemSummary {
   // Seconds from the call to the result.
   double latency_in_seconds = 0.0;
 
-  // True if it was solved as a window; otherwise ceres_ext::Solve solved it,
-  // and path_reason is the reason.
+  // True if it was solved whole, as a window or a small dense problem;
+  // otherwise ceres_ext::Solve solved it, and path_reason is the reason.
   bool is_window = false;
   std::string path_reason;
 

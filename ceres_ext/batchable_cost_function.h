@@ -28,7 +28,7 @@
 namespace ceres_ext {
 
 // Changes whenever anything in this file does.
-inline constexpr int32_t kBatchModelVersion = 4;
+inline constexpr int32_t kBatchModelVersion = 5;
 
 // A parameter block of a row.
 struct alignas(16) RowBlock {
@@ -152,6 +152,9 @@ struct RecomputedForm {
   kernels::ModelKernels kernels;
 };
 
+// Kernels that solve whole problems (ceres_ext/fit_cost_function.cuh).
+struct FitForm;
+
 // Models whose Jacobian the solver can recompute
 // (ceres_ext::Options::jacobian).
 enum class BatchModelKind {
@@ -189,12 +192,17 @@ struct BatchModel {
   // kIsUnoptimized of the code that compiled evaluate_row. Summary::path_reason
   // says so if that makes a solve slow.
   bool is_unoptimized;
+  // Null, or holding null, if no kernel solves whole problems.
+  const std::atomic<const FitForm*>* fit_form;
 
   const DeviceForm* GetDeviceForm() const {
     return device_form == nullptr ? nullptr : device_form->load();
   }
   const RecomputedForm* GetRecomputedForm() const {
     return recomputed_form == nullptr ? nullptr : recomputed_form->load();
+  }
+  const FitForm* GetFitForm() const {
+    return fit_form == nullptr ? nullptr : fit_form->load();
   }
 };
 

@@ -25,7 +25,8 @@
 // Without that line, or without a device, rows are evaluated on the host, and
 // Summary says so. ceres::Solve evaluates these cost functions one by one.
 // ceres_ext/recomputed_cost_function.cuh has a line that adds kernels for
-// Options::jacobian = JACOBIAN_RECOMPUTED.
+// Options::jacobian = JACOBIAN_RECOMPUTED. ceres_ext/fit_cost_function.cuh has
+// one for batches of small problems.
 //
 // Functors. Everything that operator() calls must be available in device code.
 // ceres/jet.h and ceres/rotation.h are, and so is <cmath> by names that
@@ -77,6 +78,8 @@ struct BatchForms<Model, std::integer_sequence<int, Ns...>> {
   static inline std::atomic<const DeviceForm*> device_form{nullptr};
   // Set by ceres_ext/recomputed_cost_function.cuh.
   static inline std::atomic<const RecomputedForm*> recomputed_form{nullptr};
+  // Set by ceres_ext/fit_cost_function.cuh.
+  static inline std::atomic<const FitForm*> fit_form{nullptr};
   static constexpr int kBlockSizes[] = {Ns...};
 
   static RowTerm EvaluateRow(const RowBatch& rows, bool jacobian, int64_t i) {
@@ -94,7 +97,8 @@ struct BatchForms<Model, std::integer_sequence<int, Ns...>> {
       &EvaluateRow,
       &device_form,
       &recomputed_form,
-      kIsUnoptimized};
+      kIsUnoptimized,
+      &fit_form};
 };
 
 }  // namespace internal

@@ -71,9 +71,13 @@ install(
   PATTERN session EXCLUDE
   PATTERN under_ceres EXCLUDE
   PATTERN solver EXCLUDE)
-# The headers of the kernels that those include; all others are private.
+# The headers of solver/ and of the kernels that those include; all others are
+# private.
 foreach(
   _header
+  ceres_ext/solver/fit/fit.h
+  ceres_ext/solver/fit/fit_solve.h
+  ceres_ext/solver/trust_region.h
   cuda_kernels/base/block_ref.h
   cuda_kernels/base/breakdown.h
   cuda_kernels/base/buffer.h
@@ -101,6 +105,7 @@ foreach(
   cuda_kernels/machine/host_machine.h
   cuda_kernels/model/bal_model.h
   cuda_kernels/model/jacobian_source.h
+  cuda_kernels/model/manifold.h
   cuda_kernels/model/model_jacobian.h
   cuda_kernels/model/robust_loss.h
   cuda_kernels/model/shape.h

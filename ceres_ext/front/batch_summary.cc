@@ -79,9 +79,43 @@ void Summarize(const TrustRegion& region,
   summary->is_window = true;
 }
 
+ReducedSize::ReducedSize(const PackedWindow& window, const unsigned char* input)
+    : linear_solver_type(ceres::DENSE_SCHUR) {
+  const WindowCounts& counts = window.record.counts;
+  const WindowInput at(window.kind.camera_size,
+                       counts,
+                       window.record.has_weights,
+                       window.record.has_losses);
+  const auto* const mask =
+      reinterpret_cast<const uint16_t*>(input + at.column_mask);
+  num_parameter_blocks = counts.num_cameras + counts.num_points;
+  num_parameters =
+      window.kind.camera_size * counts.num_cameras + 3 * counts.num_points;
+  num_effective_parameters = 3 * counts.num_points;
+  for (int32_t c = 0; c < counts.num_cameras; ++c) {
+    num_effective_parameters += __builtin_popcount(mask[c]);
+  }
+  num_residual_blocks = counts.num_rows;
+  num_residuals = 2 * counts.num_rows;
+}
+
+ReducedSize::ReducedSize(const FitPiece& piece, int64_t i)
+    : linear_solver_type(ceres::DENSE_NORMAL_CHOLESKY) {
+  const FitBatch& fits = piece.fits();
+  const FitRecord& record = piece.record(i);
+  for (int s = 0; s < fits.num_slots(); ++s) {
+    if ((record.varying >> s & 1) != 0) {
+      ++num_parameter_blocks;
+      num_parameters += fits.slot_size(s);
+      num_effective_parameters += fits.ManifoldOf(record, s).tangent_size();
+    }
+  }
+  num_residual_blocks = piece.num_rows(i);
+  num_residuals = num_residual_blocks * fits.model().num_residuals;
+}
+
 void SummarizeInFull(const ProblemSummary& summary,
-                     const PackedWindow& window,
-                     const unsigned char* input,
+                     const ReducedSize& size,
                      const ceres::Solver::Options& options,
                      const std::string& device,
                      Summary* full_summary) {
@@ -101,29 +135,18 @@ void SummarizeInFull(const ProblemSummary& summary,
   full.num_threads_given = options.num_threads;
   full.num_threads_used = 1;
   full.linear_solver_type_given = options.linear_solver_type;
-  full.linear_solver_type_used = ceres::DENSE_SCHUR;
+  full.linear_solver_type_used = size.linear_solver_type;
   full.preconditioner_type_given = options.preconditioner_type;
   full.trust_region_strategy_type = options.trust_region_strategy_type;
   full.dense_linear_algebra_library_type =
       options.dense_linear_algebra_library_type;
   full.sparse_linear_algebra_library_type =
       options.sparse_linear_algebra_library_type;
-  const WindowCounts& counts = window.record.counts;
-  const WindowInput at(window.kind.camera_size,
-                       counts,
-                       window.record.has_weights,
-                       window.record.has_losses);
-  const auto* const mask =
-      reinterpret_cast<const uint16_t*>(input + at.column_mask);
-  full.num_parameter_blocks_reduced = counts.num_cameras + counts.num_points;
-  full.num_parameters_reduced =
-      window.kind.camera_size * counts.num_cameras + 3 * counts.num_points;
-  full.num_effective_parameters_reduced = 3 * counts.num_points;
-  for (int32_t c = 0; c < counts.num_cameras; ++c) {
-    full.num_effective_parameters_reduced += __builtin_popcount(mask[c]);
-  }
-  full.num_residual_blocks_reduced = counts.num_rows;
-  full.num_residuals_reduced = 2 * counts.num_rows;
+  full.num_parameter_blocks_reduced = size.num_parameter_blocks;
+  full.num_parameters_reduced = size.num_parameters;
+  full.num_effective_parameters_reduced = size.num_effective_parameters;
+  full.num_residual_blocks_reduced = size.num_residual_blocks;
+  full.num_residuals_reduced = size.num_residuals;
   full.path = PATH_FULL;
   full.path_reason = "solved as a window of a batch";
   full.device = device;

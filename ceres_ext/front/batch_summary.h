@@ -9,6 +9,7 @@
 
 #include "ceres/solver.h"
 #include "ceres_ext/batch.h"
+#include "ceres_ext/front/fit_piece.h"
 #include "ceres_ext/front/window_packer.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "ceres_ext/summary.h"
@@ -21,11 +22,25 @@ void Summarize(const TrustRegion& region,
                double fixed_cost,
                ProblemSummary* summary);
 
-// Sets the members of *full_summary that a window has; of the sizes only those
-// of blocks that vary. input: the packed window.
+// What of a problem varies, or depends on what varies.
+struct ReducedSize {
+  // input: the packed window.
+  ReducedSize(const PackedWindow& window, const unsigned char* input);
+  // Problem i, which is a fit.
+  ReducedSize(const FitPiece& piece, int64_t i);
+
+  int num_parameter_blocks = 0;
+  int num_parameters = 0;
+  int num_effective_parameters = 0;
+  int num_residual_blocks = 0;
+  int num_residuals = 0;
+  ceres::LinearSolverType linear_solver_type;
+};
+
+// Sets the members of *full_summary that a window has; of the sizes only the
+// reduced ones.
 void SummarizeInFull(const ProblemSummary& summary,
-                     const PackedWindow& window,
-                     const unsigned char* input,
+                     const ReducedSize& size,
                      const ceres::Solver::Options& options,
                      const std::string& device,
                      Summary* full_summary);

@@ -23,7 +23,8 @@ WindowsOnMachine<Machine>::~WindowsOnMachine() {
 }
 
 template <typename Machine>
-auto WindowsOnMachine<Machine>::MakeGroups(const WindowPiece& piece) const
+auto WindowsOnMachine<Machine>::MakeGroups(
+    const WindowPiece& piece, [[maybe_unused]] bool may_share) const
     -> std::vector<Group> {
   std::vector<Group> groups;
   for (const int64_t i : piece.windows()) {
@@ -75,7 +76,7 @@ auto WindowsOnMachine<Machine>::MakeGroups(const WindowPiece& piece) const
       group.grid = ChooseGrid(group.kind,
                               group,
                               machine_->context()->num_multiprocessors(),
-                              MaxSharedScratch());
+                              may_share ? MaxSharedScratch() : -1);
     }
   }
   return groups;
@@ -144,13 +145,14 @@ Status WindowsOnMachine<Machine>::Reserve(
 template <typename Machine>
 Status WindowsOnMachine<Machine>::Start(
     [[maybe_unused]] const TrustRegionOptions& options,
-    [[maybe_unused]] WindowPiece* piece) {
+    [[maybe_unused]] WindowPiece* piece,
+    [[maybe_unused]] bool may_share) {
   if constexpr (kIsHost<Machine>) {
     return {kernels::StatusCode::kUnsupported, "this build has no CUDA"};
   } else {
     const CurrentMachine<Machine> current(machine_);
     CERES_EXT_RETURN_IF_ERROR(current.status());
-    const std::vector<Group> groups = MakeGroups(*piece);
+    const std::vector<Group> groups = MakeGroups(*piece, may_share);
     std::vector<WindowRecord> records;
     int64_t scratch_size = 0;
     for (const Group& group : groups) {

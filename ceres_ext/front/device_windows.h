@@ -40,7 +40,11 @@ class WindowsOnMachine {
 
   // Sends the windows and queues their solution, without waiting for it. If the
   // piece has page-locked memory, the copy of the results is queued as well.
-  kernels::Status Start(const TrustRegionOptions& options, WindowPiece* piece);
+  // may_share: several blocks may solve a window if there are few. They would
+  // take multiprocessors from other pieces.
+  kernels::Status Start(const TrustRegionOptions& options,
+                        WindowPiece* piece,
+                        bool may_share = true);
   // True if they are solved or the device has failed, so that Wait returns at
   // once. The piece must have page-locked memory.
   bool IsDone() const;
@@ -60,7 +64,7 @@ class WindowsOnMachine {
     WindowGrid grid;
   };
 
-  std::vector<Group> MakeGroups(const WindowPiece& piece) const;
+  std::vector<Group> MakeGroups(const WindowPiece& piece, bool may_share) const;
 
   // Maximum scratch of windows that several blocks share, in doubles: what
   // Reserve has taken, otherwise 512 MB or a quarter of the machine's limit.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,11 @@
 #include "ceres_ext/front/batch_bounds.h"
 #include "ceres_ext/front/batch_of_problems.h"
 #include "ceres_ext/front/batch_summary.h"
+#include "ceres_ext/front/device_fits.h"
 #include "ceres_ext/front/device_windows.h"
+#include "ceres_ext/front/fit_batch.h"
+#include "ceres_ext/front/fit_host.h"
+#include "ceres_ext/front/fit_piece.h"
 #include "ceres_ext/front/one_of_batch.h"
 #include "ceres_ext/front/window_options.h"
 #include "ceres_ext/front/window_packer.h"
@@ -45,7 +50,6 @@ class BatchSolve {
         batch_(batch),
         machines_(machines),
         context_(machines->host_context(options.num_threads)),
-        packer_(batch),
         clock_(clock),
         summary_(summary),
         full_summaries_(full_summaries) {}
@@ -53,48 +57,52 @@ class BatchSolve {
   // Frees the device's memory while the device is current.
   ~BatchSolve() {
     [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
-    for (Piece& piece : pieces_) {
-      piece.on_device.reset();
-    }
-    second_machine_.reset();
+    LeavePieces();
   }
   BatchSolve(const BatchSolve&) = delete;
   BatchSolve& operator=(const BatchSolve&) = delete;
 
-  // Solves the windows. False, with a sentence in *error, if the device that
-  // was asked for cannot be used and the host may not replace it.
+  // Solves fits and windows. False, with a sentence in *error, if the device
+  // that was asked for cannot be used and the host may not replace it.
   bool RunWindows(std::string* error) {
     std::string reason = WhyNoWindows(options_, ext_options_);
-    if (reason.empty()) {
-      reason = packer_.reason();
-    }
     if (!reason.empty()) {
       for (ProblemSummary& problem : summary_->problems) {
         problem.path_reason = reason;
       }
       return true;
     }
+    fits_.emplace(batch_);
+    if (!fits_->reason().empty()) {
+      packer_.emplace(batch_);
+      if (!packer_->reason().empty()) {
+        for (ProblemSummary& problem : summary_->problems) {
+          problem.path_reason =
+              fits_->has_other_model() ? fits_->reason() : packer_->reason();
+        }
+        return true;
+      }
+    }
     if (!ChooseDevice(error)) {
       return false;
     }
     const double start = clock_->seconds();
-    // While a device solves one piece, the host packs and sends the next.
-    int64_t begin = 0;
-    for (int64_t piece = 0; begin < batch_->num_problems; ++piece) {
-      Piece* const next = &pieces_[piece % 2];
-      Finish(next);
-      const int64_t end = EndOfPiece(begin);
-      Pack(begin, end, next);
-      begin = end;
-      if (!StartOnDevice(next)) {
-        SolveOnHost(next);
-      }
+    if (fits_->reason().empty()) {
+      RunFits();
     }
-    Finish(&pieces_[0]);
-    Finish(&pieces_[1]);
+    if (is_fit_.empty() ||
+        std::find(is_fit_.begin(), is_fit_.end(), 0) != is_fit_.end()) {
+      RunPacked();
+    }
     summary_->window_time_in_seconds =
         clock_->seconds() - start - summary_->pack_time_in_seconds;
     return true;
+  }
+
+  int num_residuals_of_row() const {
+    return fits_.has_value() && fits_->reason().empty()
+               ? fits_->model().num_residuals
+               : 2;
   }
 
   // Solves all problems that are not windows.
@@ -117,8 +125,24 @@ class BatchSolve {
 
  private:
   // Bytes of input that are packed, sent and solved at a time.
-  static constexpr int64_t kPieceBytes = int64_t{64} << 20;
+  static constexpr int64_t kPieceBytes = int64_t{48} << 20;
+  // Pieces in flight.
+  static constexpr int64_t kMostPieces = 4;
   static constexpr int64_t kWindowsPerTask = 4;
+
+  // The same for fits. Copies are fast and waves of kernels short.
+  static constexpr int64_t kFitPieceBytes = int64_t{16} << 20;
+  static constexpr int64_t kFitsPerTask = 64;
+
+  struct Fits {
+    explicit Fits(const TrustRegionOptions* options) : fits(options) {}
+
+    FitPiece fits;
+    Bytes outputs;
+    bool is_running = false;  // on the device
+    KeptMachines::Device* device = nullptr;
+    std::unique_ptr<DeviceFits> on_device;
+  };
 
   struct Piece {
     explicit Piece(const TrustRegionOptions* options) : windows(options) {}
@@ -127,6 +151,8 @@ class BatchSolve {
     Bytes inputs;
     Bytes outputs;
     bool is_running = false;  // on the device
+    // Has page-locked memory for this piece alone; null: none has.
+    KeptMachines::Device* device = nullptr;
     std::unique_ptr<DeviceWindows> on_device;
   };
 
@@ -168,31 +194,243 @@ class BatchSolve {
       return true;
     }
     device_ = std::move(device);
-    pieces_[0].on_device =
-        std::make_unique<DeviceWindows>(device_->machine.get());
+    device_->KeepMemory(true);
+    devices_.push_back(device_);
     summary_->device = device_->Name();
-    MakeSecondMachine<DeviceMachine>();
     return true;
   }
 
-  // Adds a stream for every other piece, unless the caller has given one or
-  // limits the memory. Without it pieces follow each other.
-  template <typename Machine>
-  void MakeSecondMachine() {
-    Machine* machine = device_->machine.get();
-    if constexpr (!kIsHost<Machine>) {
-      if (EndOfPiece(0) < batch_->num_problems &&
-          ext_options_.cuda_stream == nullptr &&
-          ext_options_.cuda_memory_limit_bytes == 0) {
-        const KeepCurrentDevice<Machine> keep;
-        kernels::CudaContextOptions options;
-        options.device = ext_options_.cuda_device;
-        if (Machine::Create(options, &second_machine_).ok()) {
-          machine = second_machine_.get();
+  // Makes streams for so many pieces at most, so that they run at once. There
+  // is one if the caller has given it, or limits the memory.
+  void OpenDevices(int64_t num_pieces) {
+    if (ext_options_.cuda_stream != nullptr ||
+        ext_options_.cuda_memory_limit_bytes > 0) {
+      return;
+    }
+    while (static_cast<int64_t>(devices_.size()) <
+           std::min(num_pieces, kMostPieces)) {
+      std::shared_ptr<KeptMachines::Device> device;
+      if (!machines_
+               ->GetOtherDevice(ext_options_,
+                                options_.num_threads,
+                                devices_.size() - 1,
+                                &device)
+               .ok()) {
+        return;
+      }
+      device->KeepMemory(true);
+      devices_.push_back(std::move(device));
+    }
+  }
+
+  // Number of pieces, kMostPieces at most. end_of(begin): where a piece ends.
+  template <typename Function>
+  int64_t CountPieces(const Function& end_of) const {
+    int64_t num_pieces = 0;
+    for (int64_t begin = 0;
+         begin < batch_->num_problems && num_pieces < kMostPieces;
+         begin = end_of(begin)) {
+      ++num_pieces;
+    }
+    return num_pieces;
+  }
+
+  // Solves the problems that are fits.
+  void RunFits() {
+    bool is_on_device = device_ != nullptr;
+    if (is_on_device && !fits_->HasKernels()) {
+      const std::string reason =
+          "the cost function has no kernels of this version for dense "
+          "problems (CERES_EXT_FIT_COST_FUNCTION)";
+      if (ext_options_.fallback == FALLBACK_REFUSE) {
+        for (ProblemSummary& problem : summary_->problems) {
+          problem.path_reason = reason;
         }
+        return;
+      }
+      is_on_device = false;
+      summary_->device = machines_->GetHost(options_.num_threads)->Name() +
+                         " (" + reason + ")";
+    }
+    const int64_t n = batch_->num_problems;
+    // On the host pieces follow each other.
+    int64_t num_pieces = 1;
+    if (is_on_device) {
+      OpenDevices(CountPieces([&](int64_t begin) { return EndOfFits(begin); }));
+      num_pieces = static_cast<int64_t>(devices_.size());
+      for (int64_t p = 0; p < num_pieces; ++p) {
+        fit_pieces_[p].device = devices_[p].get();
+        fit_pieces_[p].on_device =
+            std::make_unique<DeviceFits>(devices_[p]->machine.get());
       }
     }
-    pieces_[1].on_device = std::make_unique<DeviceWindows>(machine);
+    is_fit_.assign(n, 0);
+    int64_t begin = 0;
+    for (int64_t number = 0; begin < n; ++number) {
+      Fits* const piece = &fit_pieces_[number % num_pieces];
+      FinishFits(piece);
+      const int64_t end = EndOfFits(begin);
+      ReadFits(begin, end, piece);
+      begin = end;
+      if (!piece->fits.fit_numbers().empty() && !StartFits(piece)) {
+        SolveFitsOnHost(piece);
+      }
+    }
+    for (Fits& piece : fit_pieces_) {
+      FinishFits(&piece);
+    }
+  }
+
+  int64_t EndOfFits(int64_t begin) const {
+    const int64_t limit = ext_options_.cuda_memory_limit_bytes;
+    const int64_t piece_bytes =
+        limit > 0 ? std::min(kFitPieceBytes, limit / 8) : kFitPieceBytes;
+    // The last end whose piece is not too large.
+    int64_t end = begin + 1;
+    int64_t too_far = batch_->num_problems + 1;
+    while (too_far - end > 1) {
+      const int64_t middle = end + (too_far - end) / 2;
+      (fits_->NumBytes(begin, middle) <= piece_bytes ? end : too_far) = middle;
+    }
+    return end;
+  }
+
+  void ReadFits(int64_t begin, int64_t end, Fits* piece) {
+    const ScopedSeconds time(&summary_->pack_time_in_seconds);
+    piece->fits.Setup(&*fits_, summary_, begin, end);
+    ForEach(end - begin, kFitsPerTask, [&](int64_t e, int /*slot*/) {
+      piece->fits.Read(begin + e);
+    });
+    piece->fits.ListFits();
+    for (const int64_t i : piece->fits.fit_numbers()) {
+      is_fit_[i] = 1;
+    }
+  }
+
+  // False if the host has to solve the piece.
+  bool StartFits(Fits* piece) {
+    if (piece->on_device == nullptr) {
+      return false;
+    }
+    [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
+    auto& inputs = piece->device->locked_inputs;
+    auto& outputs = piece->device->locked_outputs;
+    // Memory of the size of most pieces is allocated once for all.
+    constexpr int64_t kInputBytes = kFitPieceBytes + (int64_t{1} << 20);
+    constexpr int64_t kOutputBytes = kFitPieceBytes / 2;
+    Status status = ext_options_.cuda_memory_limit_bytes == 0
+                        ? piece->on_device->Reserve(kInputBytes, kOutputBytes)
+                        : Status();
+    if (status.ok()) {
+      status = inputs.Reserve(std::max(piece->fits.input_bytes(), kInputBytes));
+    }
+    if (status.ok()) {
+      status =
+          outputs.Reserve(std::max(piece->fits.output_bytes(), kOutputBytes));
+    }
+    if (status.ok()) {
+      piece->fits.SetMemory(inputs.data(), outputs.data());
+      {
+        const ScopedSeconds time(&summary_->pack_time_in_seconds);
+        ForEach(piece->fits.num_tasks(), 1, [&](int64_t task, int /*slot*/) {
+          piece->fits.Fill(task);
+        });
+      }
+      status = piece->on_device->Start(&piece->fits);
+    }
+    piece->is_running = status.ok();
+    if (!status.ok()) {
+      LeaveDevice(status);
+    }
+    return status.ok();
+  }
+
+  void SolveFitsOnHost(Fits* piece) {
+    const std::vector<int64_t>& numbers = piece->fits.fit_numbers();
+    if (!refusal_.empty()) {
+      Refuse(numbers);
+      piece->fits.Clear();
+      return;
+    }
+    piece->outputs.Reserve(piece->fits.output_bytes());
+    piece->fits.SetMemory(nullptr, piece->outputs.data());
+    std::vector<FitWorkspace> workspaces(context_->num_threads());
+    ForEach(static_cast<int64_t>(numbers.size()),
+            kWindowsPerTask,
+            [&](int64_t e, int slot) {
+              piece->fits.SolveOnHost(numbers[e], &workspaces[slot]);
+            });
+  }
+
+  void FinishFits(Fits* piece) {
+    if (piece->is_running) {
+      [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
+      const Status status = piece->on_device->Wait();
+      if (status.ok()) {
+        piece->is_running = false;
+      } else {
+        LeaveDevice(status);
+      }
+    }
+    const std::vector<int64_t>& numbers = piece->fits.fit_numbers();
+    ForEach(static_cast<int64_t>(numbers.size()),
+            kFitsPerTask,
+            [&](int64_t e, int /*slot*/) { piece->fits.Finish(numbers[e]); });
+    const double latency = numbers.empty() ? 0.0 : clock_->seconds();
+    for (const int64_t i : numbers) {
+      ProblemSummary& summary = summary_->problems[i];
+      summary_->num_windows += summary.is_window ? 1 : 0;
+      summary.latency_in_seconds = latency;
+      if (full_summaries_ != nullptr && summary.is_window) {
+        SummarizeInFull(summary,
+                        ReducedSize(piece->fits, i),
+                        options_,
+                        summary_->device,
+                        &(*full_summaries_)[i]);
+      }
+    }
+    piece->fits.Clear();
+  }
+
+  // Solves the problems that are windows and no fits.
+  void RunPacked() {
+    if (!packer_.has_value()) {
+      packer_.emplace(batch_);
+    }
+    if (!packer_->reason().empty()) {
+      return;  // Their reasons are those of fits.
+    }
+    int64_t num_pieces = 1;
+    if (device_ != nullptr) {
+      const int64_t num_wanted =
+          CountPieces([&](int64_t begin) { return EndOfPiece(begin); });
+      OpenDevices(num_wanted);
+      const auto num_devices = static_cast<int64_t>(devices_.size());
+      // The host packs a piece while the device solves another, even if they
+      // follow each other.
+      num_pieces = std::max(num_devices, std::min<int64_t>(num_wanted, 2));
+      is_one_piece_ = num_wanted == 1;
+      for (int64_t p = 0; p < num_pieces; ++p) {
+        KeptMachines::Device* const device = devices_[p % num_devices].get();
+        pieces_[p].device = num_pieces == num_devices ? device : nullptr;
+        pieces_[p].on_device =
+            std::make_unique<DeviceWindows>(device->machine.get());
+      }
+    }
+    int64_t begin = 0;
+    for (int64_t piece = 0; begin < batch_->num_problems; ++piece) {
+      Piece* const next = &pieces_[piece % num_pieces];
+      Finish(next);
+      const int64_t end = EndOfPiece(begin);
+      Pack(begin, end, next);
+      begin = end;
+      if (!StartOnDevice(next)) {
+        SolveOnHost(next);
+      }
+    }
+    for (Piece& piece : pieces_) {
+      Finish(&piece);
+    }
   }
 
   int64_t EndOfPiece(int64_t begin) const {
@@ -201,7 +439,7 @@ class BatchSolve {
         limit > 0 ? std::min(kPieceBytes, limit / 4) : kPieceBytes;
     int64_t end = begin + 1;
     while (end < batch_->num_problems &&
-           packer_.input_begin(end + 1) - packer_.input_begin(begin) <=
+           packer_->input_begin(end + 1) - packer_->input_begin(begin) <=
                piece_bytes) {
       ++end;
     }
@@ -211,15 +449,46 @@ class BatchSolve {
   void Pack(int64_t begin, int64_t end, Piece* piece) {
     const ScopedSeconds time(&summary_->pack_time_in_seconds);
     WindowPiece& windows = piece->windows;
-    windows.Setup(&packer_, summary_, begin, end);
-    piece->inputs.Reserve(windows.input_bytes());
-    piece->outputs.Reserve(windows.output_bytes());
-    windows.SetMemory(piece->inputs.data(), piece->outputs.data());
-    std::vector<WindowPacker::Scratch> scratch(context_->num_threads());
-    ForEach(end - begin, kWindowsPerTask, [&](int64_t e, int slot) {
-      windows.Pack(begin + e, &scratch[slot]);
-    });
+    windows.Setup(&*packer_, summary_, begin, end);
+    if (!UsePageLocked(piece)) {
+      piece->inputs.Reserve(windows.input_bytes());
+      piece->outputs.Reserve(windows.output_bytes());
+      windows.SetMemory(piece->inputs.data(), piece->outputs.data());
+    }
+    std::vector<int64_t> numbers;
+    for (int64_t i = begin; i < end; ++i) {
+      if (is_fit_.empty() || is_fit_[i] == 0) {
+        numbers.push_back(i);
+      }
+    }
+    PackWindows(numbers, &windows);
     windows.ListWindows();
+  }
+
+  void PackWindows(const std::vector<int64_t>& numbers, WindowPiece* windows) {
+    std::vector<WindowPacker::Scratch> scratch(context_->num_threads());
+    ForEach(static_cast<int64_t>(numbers.size()),
+            kWindowsPerTask,
+            [&](int64_t e, int slot) {
+              windows->Pack(numbers[e], &scratch[slot]);
+            });
+  }
+
+  // False if there is no page-locked memory; then copies pass through stages.
+  bool UsePageLocked(Piece* piece) {
+    if (piece->device == nullptr) {
+      return false;
+    }
+    [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
+    auto& inputs = piece->device->locked_inputs;
+    auto& outputs = piece->device->locked_outputs;
+    WindowPiece& windows = piece->windows;
+    if (!inputs.Reserve(windows.input_bytes()).ok() ||
+        !outputs.Reserve(windows.output_bytes()).ok()) {
+      return false;
+    }
+    windows.SetMemory(inputs.data(), outputs.data(), /*is_page_locked=*/true);
+    return true;
   }
 
   // False if the host has to solve the piece.
@@ -228,8 +497,8 @@ class BatchSolve {
       return false;
     }
     [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
-    const Status status =
-        piece->on_device->Start(region_options_, &piece->windows);
+    const Status status = piece->on_device->Start(
+        region_options_, &piece->windows, /*may_share=*/is_one_piece_);
     piece->is_running = status.ok();
     if (!status.ok()) {
       LeaveDevice(status);
@@ -246,16 +515,37 @@ class BatchSolve {
     summary_->device = device_->Name() +
                        (refusal_.empty() ? ", then the host (" : " (") +
                        status.message + ")";
-    for (Piece& piece : pieces_) {
-      piece.on_device.reset();
+    for (Fits& piece : fit_pieces_) {
       if (piece.is_running) {
         piece.is_running = false;
+        piece.on_device.reset();
+        SolveFitsOnHost(&piece);
+      }
+    }
+    for (Piece& piece : pieces_) {
+      if (piece.is_running) {
+        piece.is_running = false;
+        piece.on_device.reset();
         SolveOnHost(&piece);
       }
     }
-    second_machine_.reset();
+    LeavePieces();
     device_.reset();
     machines_->ClearDevice();
+  }
+  void LeavePieces() {
+    for (Fits& piece : fit_pieces_) {
+      piece.on_device.reset();
+      piece.device = nullptr;
+    }
+    for (Piece& piece : pieces_) {
+      piece.on_device.reset();
+      piece.device = nullptr;
+    }
+    for (const auto& device : devices_) {
+      device->KeepMemory(false);
+    }
+    devices_.clear();
   }
 
   // Waits for the piece and writes its results.
@@ -280,12 +570,13 @@ class BatchSolve {
       summary.latency_in_seconds = clock_->seconds();
       if (full_summaries_ != nullptr && summary.is_window) {
         const PackedWindow& window = piece->windows.packed(i);
-        SummarizeInFull(summary,
-                        window,
-                        piece->windows.inputs() + window.record.input_begin,
-                        options_,
-                        summary_->device,
-                        &(*full_summaries_)[i]);
+        SummarizeInFull(
+            summary,
+            ReducedSize(window,
+                        piece->windows.inputs() + window.record.input_begin),
+            options_,
+            summary_->device,
+            &(*full_summaries_)[i]);
       }
     }
     piece->windows.Clear();
@@ -294,17 +585,29 @@ class BatchSolve {
   void SolveOnHost(Piece* piece) {
     const std::vector<int64_t>& windows = piece->windows.windows();
     if (!refusal_.empty()) {
-      for (const int64_t i : windows) {
-        summary_->problems[i].message = refusal_;
-        ++summary_->num_windows;
-      }
+      Refuse(windows);
       piece->windows.Clear();
       return;
+    }
+    if (piece->windows.is_page_locked()) {
+      // That memory goes with the device.
+      piece->inputs.Reserve(piece->windows.input_bytes());
+      piece->outputs.Reserve(piece->windows.output_bytes());
+      piece->windows.SetMemory(piece->inputs.data(), piece->outputs.data());
+      PackWindows(windows, &piece->windows);
     }
     std::vector<std::vector<double>> memory(context_->num_threads());
     ForEach(static_cast<int64_t>(windows.size()), 1, [&](int64_t e, int slot) {
       piece->windows.SolveOnHost(windows[e], &memory[slot]);
     });
+  }
+
+  // They end with the error of the device.
+  void Refuse(const std::vector<int64_t>& numbers) {
+    for (const int64_t i : numbers) {
+      summary_->problems[i].message = refusal_;
+      ++summary_->num_windows;
+    }
   }
 
   const ceres::Solver::Options& options_;
@@ -313,20 +616,34 @@ class BatchSolve {
   const ProblemBatch* const batch_;
   KeptMachines* const machines_;
   kernels::HostContext* const context_;
-  WindowPacker packer_;
+  std::optional<FitBatch> fits_;
+  std::vector<uint8_t> is_fit_;  // of problems, or empty: none is
+  std::optional<WindowPacker> packer_;
   const Clock* const clock_;
   BatchSummary* const summary_;
   std::vector<Summary>* const full_summaries_;  // or null
   // Outlive the objects on them.
   std::shared_ptr<KeptMachines::Device> device_;
-  std::unique_ptr<DeviceMachine> second_machine_;
+  // device_ and others, with a stream each.
+  std::vector<std::shared_ptr<KeptMachines::Device>> devices_;
+  bool is_one_piece_ = false;
   // The error of the device, if the host may not replace the device.
   std::string refusal_;
-  Piece pieces_[2] = {Piece(&region_options_), Piece(&region_options_)};
+  Fits fit_pieces_[kMostPieces] = {Fits(&region_options_),
+                                   Fits(&region_options_),
+                                   Fits(&region_options_),
+                                   Fits(&region_options_)};
+  Piece pieces_[kMostPieces] = {Piece(&region_options_),
+                                Piece(&region_options_),
+                                Piece(&region_options_),
+                                Piece(&region_options_)};
 };
 
 // Counts the blocks and residual blocks of problem i as they were given.
-void CountAll(const ProblemBatch& batch, int64_t i, Summary* summary) {
+void CountAll(const ProblemBatch& batch,
+              int64_t i,
+              int num_residuals_of_row,
+              Summary* summary) {
   const auto& parameters = batch.problem.parameters();
   const auto& residuals = batch.problem.residuals();
   int64_t num_blocks = 0;
@@ -344,7 +661,7 @@ void CountAll(const ProblemBatch& batch, int64_t i, Summary* summary) {
   summary->num_parameter_blocks = static_cast<int>(num_blocks);
   summary->num_parameters = static_cast<int>(num_parameters);
   summary->num_residual_blocks = static_cast<int>(num_rows);
-  summary->num_residuals = static_cast<int>(2 * num_rows);
+  summary->num_residuals = static_cast<int>(num_residuals_of_row * num_rows);
 }
 
 // Checks the options, calls run and sets *error, for both kinds of batches.
@@ -417,11 +734,12 @@ bool SolveBatch(const ceres::Solver::Options& options,
         return false;
       }
       solve.RunOthers();
-    }
-    for (int64_t i = 0; i < batch->num_problems && full_summaries != nullptr;
-         ++i) {
-      if (summary->problems[i].is_window) {
-        CountAll(*batch, i, &(*full_summaries)[i]);
+      for (int64_t i = 0; i < batch->num_problems && full_summaries != nullptr;
+           ++i) {
+        if (summary->problems[i].is_window) {
+          CountAll(
+              *batch, i, solve.num_residuals_of_row(), &(*full_summaries)[i]);
+        }
       }
     }
     summary->total_time_in_seconds = clock.seconds();

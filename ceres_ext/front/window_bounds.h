@@ -22,6 +22,9 @@ struct WindowBounds {
   int64_t num_problems;
   int64_t input_bytes;
   int64_t output_bytes;
+  // The same for fits.
+  int64_t fit_input_bytes;
+  int64_t fit_output_bytes;
   // Doubles that a host thread needs to solve one window.
   int64_t host_size;
   // Doubles that a busy device needs per multiprocessor, for all thread blocks

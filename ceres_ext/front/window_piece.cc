@@ -17,6 +17,7 @@ void WindowPiece::Setup(WindowPacker* packer,
   begin_ = begin;
   end_ = end;
   packed_.resize(end - begin);
+  is_read_.assign(end - begin, 0);
   windows_.clear();
   windows_.reserve(end - begin);
   input_bytes_ = packer->input_begin(end) - packer->input_begin(begin);
@@ -41,6 +42,7 @@ std::string WindowPiece::TryPack(int64_t i, WindowPacker::Scratch* scratch) {
 void WindowPiece::Pack(int64_t i, WindowPacker::Scratch* scratch) {
   ProblemSummary& summary = summary_->problems[i];
   Failure failure;
+  is_read_[i - begin_] = 1;
   summary.is_window = failure.Guard(false, [&] {
     summary.path_reason = TryPack(i, scratch);
     return summary.path_reason.empty();
@@ -53,7 +55,7 @@ void WindowPiece::Pack(int64_t i, WindowPacker::Scratch* scratch) {
 void WindowPiece::ListWindows() {
   windows_.clear();
   for (int64_t i = begin_; i < end_; ++i) {
-    if (summary_->problems[i].is_window) {
+    if (is_read_[i - begin_] != 0 && summary_->problems[i].is_window) {
       windows_.push_back(i);
     }
   }

@@ -68,7 +68,7 @@ class WindowPiece {
   // Reads problem i. Its summary says whether it is a window, and why not.
   // Throws nothing.
   void Pack(int64_t i, WindowPacker::Scratch* scratch);
-  // Lists the problems that Pack made windows.
+  // Lists the problems that Pack has made windows.
   void ListWindows();
   void Clear() { windows_.clear(); }
 
@@ -107,6 +107,7 @@ class WindowPiece {
   int64_t begin_ = 0;
   int64_t end_ = 0;
   std::vector<PackedWindow> packed_;
+  std::vector<uint8_t> is_read_;  // of problems: Pack was called
   std::vector<int64_t> windows_;
   int64_t input_bytes_ = 0;
   int64_t output_bytes_ = 0;

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,7 +16,11 @@
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/front/batch_bounds.h"
+#include "ceres_ext/front/device_fits.h"
 #include "ceres_ext/front/device_windows.h"
+#include "ceres_ext/front/fit_batch.h"
+#include "ceres_ext/front/fit_host.h"
+#include "ceres_ext/front/fit_piece.h"
 #include "ceres_ext/front/one_of_batch.h"
 #include "ceres_ext/front/window_bounds.h"
 #include "ceres_ext/front/window_options.h"
@@ -48,20 +51,13 @@ class StopCallback final : public ceres::IterationCallback {
   const int32_t* const stop_;
 };
 
-// Page-locked memory, so that copies are queued.
-template <typename Machine>
-struct LockedMemory {
-  using Buffer =
-      std::conditional_t<kIsHost<Machine>, NoDevice, kernels::PageLockedBuffer>;
-  Buffer inputs;
-  Buffer outputs;
-};
-
 // The state of a submission in flight: its batch, memory and, on a device, a
 // machine.
 struct Lane {
   explicit Lane(const ceres::Solver::Options& options)
-      : region_options(OptionsOfRegion(options)), piece(&region_options) {
+      : region_options(OptionsOfRegion(options)),
+        fits(&region_options),
+        piece(&region_options) {
     region_options.stop = &stop;
   }
 
@@ -69,8 +65,13 @@ struct Lane {
   int32_t stop = 0;
   TrustRegionOptions region_options;
   ProblemBatch batch;
+  // Problems that are fits, and windows.
+  std::optional<FitBatch> fit_batch;
+  FitPiece fits;
   std::optional<WindowPacker> packer;
   WindowPiece piece;
+  // 1 for each problem that is a fit.
+  std::vector<uint8_t> is_fit;
   BatchSummary summary;
   Clock clock;
 
@@ -79,31 +80,40 @@ struct Lane {
   std::vector<int64_t> tasks;
   size_t num_begun = 0;
   size_t num_done = 0;
-  // True if windows are packed and on their way to a device.
-  bool is_on_device = false;
+  // True if fits or windows are on their way to a device.
+  bool has_fits_on_device = false;
+  bool has_windows_on_device = false;
+  bool is_on_device() const {
+    return has_fits_on_device || has_windows_on_device;
+  }
   // Error of the device, if the host may not replace it.
   std::string refusal;
 
   Bytes host_inputs;
   Bytes host_outputs;
+  Bytes host_fits;
   // Outlives the objects on it.
   std::unique_ptr<DeviceMachine> machine;
+  std::unique_ptr<DeviceFits> fits_on_device;
   std::unique_ptr<DeviceWindows> on_device;
-  LockedMemory<DeviceMachine> locked;
+  LockedMemory<DeviceMachine> inputs;
+  LockedMemory<DeviceMachine> outputs;
+  LockedMemory<DeviceMachine> fit_inputs;
+  LockedMemory<DeviceMachine> fit_outputs;
 };
 
 // Memory of a thread.
 struct Workspace {
   WindowPacker::Scratch scratch;
   std::vector<double> memory;
+  FitWorkspace of_fit;
 };
 
-// Templates, so that a build without CUDA does not compile their bodies.
+// A template, so that a build without CUDA does not compile its body.
 template <typename Machine>
 Status MakeOnDevice([[maybe_unused]] const Options& ext_options,
                     [[maybe_unused]] const WindowBounds& bounds,
                     [[maybe_unused]] std::unique_ptr<Machine>* machine,
-                    [[maybe_unused]] LockedMemory<Machine>* locked,
                     [[maybe_unused]] Lane* lane) {
   if constexpr (kIsHost<Machine>) {
     return {kernels::StatusCode::kUnsupported, "this build has no CUDA"};
@@ -114,30 +124,29 @@ Status MakeOnDevice([[maybe_unused]] const Options& ext_options,
     options.stream = static_cast<cudaStream_t>(ext_options.cuda_stream);
     options.memory_limit = ext_options.cuda_memory_limit_bytes;
     CERES_EXT_RETURN_IF_ERROR(Machine::Create(options, machine));
+    lane->fits_on_device = std::make_unique<DeviceFits>(machine->get());
+    CERES_EXT_RETURN_IF_ERROR(lane->fits_on_device->Reserve(
+        bounds.fit_input_bytes, bounds.fit_output_bytes));
     lane->on_device = std::make_unique<DeviceWindows>(machine->get());
     CERES_EXT_RETURN_IF_ERROR(lane->on_device->Reserve(bounds));
+    CERES_EXT_RETURN_IF_ERROR(lane->fit_inputs.Reserve(bounds.fit_input_bytes));
     CERES_EXT_RETURN_IF_ERROR(
-        kernels::AllocatePageLocked(bounds.input_bytes, &locked->inputs));
-    return kernels::AllocatePageLocked(bounds.output_bytes, &locked->outputs);
-  }
-}
-
-template <typename Machine>
-void UsePageLocked([[maybe_unused]] const LockedMemory<Machine>& locked,
-                   [[maybe_unused]] WindowPiece* piece) {
-  if constexpr (!kIsHost<Machine>) {
-    piece->SetMemory(static_cast<unsigned char*>(locked.inputs.get()),
-                     static_cast<unsigned char*>(locked.outputs.get()),
-                     /*is_page_locked=*/true);
+        lane->fit_outputs.Reserve(bounds.fit_output_bytes));
+    CERES_EXT_RETURN_IF_ERROR(lane->inputs.Reserve(bounds.input_bytes));
+    return lane->outputs.Reserve(bounds.output_bytes);
   }
 }
 
 // Frees the lane's memory on the device while the device is current.
 void LeaveDevice(Lane* lane) {
   [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
+  lane->fits_on_device.reset();
   lane->on_device.reset();
   lane->machine.reset();
-  lane->locked = {};
+  lane->inputs = {};
+  lane->outputs = {};
+  lane->fit_inputs = {};
+  lane->fit_outputs = {};
 }
 
 }  // namespace
@@ -168,10 +177,8 @@ class WindowSolver::Impl {
       return a->ticket < b->ticket;
     });
     for (const auto& lane : lanes_) {
-      if (lane->on_device != nullptr && lane->is_on_device) {
-        // The result does not matter.
-        static_cast<void>(lane->on_device->Wait(&lane->piece));
-      }
+      // The result does not matter.
+      static_cast<void>(WaitForDevice(lane.get()));
       LeaveDevice(lane.get());
     }
   }
@@ -228,11 +235,12 @@ class WindowSolver::Impl {
     if (lane == nullptr) {
       return State::kUnknown;
     }
-    if (lane->is_on_device) {
-      if (!lane->on_device->IsDone()) {
+    if (lane->is_on_device()) {
+      if ((lane->has_fits_on_device && !lane->fits_on_device->IsDone()) ||
+          (lane->has_windows_on_device && !lane->on_device->IsDone())) {
         return State::kRunning;
       }
-      Collect(lane->on_device->Wait(&lane->piece), lane);
+      Collect(WaitForDevice(lane), lane);
     }
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -249,8 +257,8 @@ class WindowSolver::Impl {
     if (lane == nullptr) {
       return false;
     }
-    if (lane->is_on_device) {
-      Collect(lane->on_device->Wait(&lane->piece), lane);
+    if (lane->is_on_device()) {
+      Collect(WaitForDevice(lane), lane);
     }
     {
       std::unique_lock<std::mutex> lock(mutex_);
@@ -265,9 +273,7 @@ class WindowSolver::Impl {
     for (const auto& lane : lanes_) {
       if (lane->ticket != 0) {
         __atomic_store_n(&lane->stop, 1, __ATOMIC_RELAXED);
-        if (lane->on_device != nullptr) {
-          lane->on_device->Stop();
-        }
+        StopOnDevice(lane.get());
       }
     }
   }
@@ -278,6 +284,25 @@ class WindowSolver::Impl {
   }
 
  private:
+  static Status WaitForDevice(Lane* lane) {
+    Status status;
+    if (lane->has_fits_on_device) {
+      status = lane->fits_on_device->Wait();
+    }
+    if (lane->has_windows_on_device) {
+      const Status of_windows = lane->on_device->Wait(&lane->piece);
+      status = status.ok() ? of_windows : status;
+    }
+    return status;
+  }
+
+  static void StopOnDevice(Lane* lane) {
+    if (lane->on_device != nullptr) {
+      lane->fits_on_device->Stop();
+      lane->on_device->Stop();
+    }
+  }
+
   bool ChooseDevice(std::string* error) {
     KeptMachines names;
     device_ = names.GetHost(options_.num_threads)->Name();
@@ -291,8 +316,8 @@ class WindowSolver::Impl {
       return ReserveOnHost();
     }
     for (const auto& lane : lanes_) {
-      const Status status = MakeOnDevice(
-          ext_options_, bounds_, &lane->machine, &lane->locked, lane.get());
+      const Status status =
+          MakeOnDevice(ext_options_, bounds_, &lane->machine, lane.get());
       if (status.ok()) {
         continue;
       }
@@ -326,6 +351,7 @@ class WindowSolver::Impl {
     for (const auto& lane : lanes_) {
       lane->host_inputs.Reserve(bounds_.input_bytes);
       lane->host_outputs.Reserve(bounds_.output_bytes);
+      lane->host_fits.Reserve(bounds_.fit_output_bytes);
     }
     return true;
   }
@@ -357,7 +383,8 @@ class WindowSolver::Impl {
   // Checks the batch and, on a device, packs and sends it. May throw.
   bool Begin(const ProblemBatch& batch, Lane* lane, std::string* error) {
     lane->clock = Clock();
-    lane->is_on_device = false;
+    lane->has_fits_on_device = false;
+    lane->has_windows_on_device = false;
     lane->refusal.clear();
     lane->tasks.clear();
     lane->num_begun = 0;
@@ -372,99 +399,203 @@ class WindowSolver::Impl {
       return false;
     }
     const int64_t n = batch.num_problems;
-    lane->packer.emplace(&lane->batch);
     lane->summary.problems.assign(n, ProblemSummary());
-    if (!lane->packer->reason().empty()) {
-      for (int64_t i = 0; i < n; ++i) {
-        lane->summary.problems[i].path_reason = lane->packer->reason();
-        lane->tasks.push_back(i);
-      }
-      return true;
-    }
-    lane->piece.Setup(&*lane->packer, &lane->summary, 0, n);
-    if (lane->piece.input_bytes() > bounds_.input_bytes ||
-        lane->piece.output_bytes() > bounds_.output_bytes) {
-      *error = "the batch takes " + std::to_string(lane->piece.input_bytes()) +
-               " bytes, but the capacity has " +
-               std::to_string(bounds_.input_bytes);
+    lane->is_fit.assign(n, 0);
+    lane->fit_batch.emplace(&lane->batch);
+    lane->packer.emplace(&lane->batch);
+    if (!ReadFits(lane, error) || !SetupWindows(lane, error)) {
       return false;
     }
-    if (lane->on_device == nullptr || n == 0) {
+    if (lane->on_device == nullptr || n == 0 ||
+        (!lane->fits.fit_numbers().empty() && !lane->fit_batch->HasKernels())) {
       UseHost(lane);
       return true;
     }
-    UsePageLocked(lane->locked, &lane->piece);
-    std::vector<WindowPacker::Scratch> scratch(context_.num_threads());
-    context_.ParallelFor(n, 1, [&](int64_t begin, int64_t end, int slot) {
-      for (int64_t i = begin; i < end; ++i) {
-        lane->piece.Pack(i, &scratch[slot]);
-      }
-    });
-    lane->piece.ListWindows();
+    if (lane->packer->reason().empty()) {
+      PackWindows(lane);
+    }
     for (int64_t i = 0; i < n; ++i) {
       if (!lane->summary.problems[i].is_window) {
         lane->tasks.push_back(i);
       }
     }
-    if (lane->piece.windows().empty()) {
-      return true;
-    }
-    const Status status =
-        lane->on_device->Start(lane->region_options, &lane->piece);
+    const Status status = StartOnDevice(lane);
     if (!status.ok()) {
       Fail(status, lane);
       return true;
     }
-    lane->is_on_device = true;
     const std::lock_guard<std::mutex> in_flight(mutex_);
     if (lane->stop != 0) {
       // Stopped while it was packed.
-      lane->on_device->Stop();
+      StopOnDevice(lane);
     }
     return true;
   }
 
+  // Finds the problems that are fits.
+  bool ReadFits(Lane* lane, std::string* error) {
+    lane->fits.Clear();
+    const FitBatch& batch = *lane->fit_batch;
+    const int64_t n = lane->batch.num_problems;
+    if (!batch.reason().empty() || n == 0) {
+      return true;
+    }
+    lane->fits.Setup(&batch, &lane->summary, 0, n);
+    context_.ParallelFor(n, 64, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        lane->fits.Read(i);
+        lane->is_fit[i] = lane->summary.problems[i].is_window ? 1 : 0;
+      }
+    });
+    lane->fits.ListFits();
+    return lane->fits.fit_numbers().empty() ||
+           FitsInto("problems without points",
+                    lane->fits.input_bytes(),
+                    bounds_.fit_input_bytes,
+                    error);
+  }
+
+  // False, with a sentence in *error, if the memory is too small.
+  static bool FitsInto(const char* what,
+                       int64_t num_bytes,
+                       int64_t capacity,
+                       std::string* error) {
+    if (num_bytes > capacity) {
+      *error = std::string("the ") + what + " of the batch take " +
+               std::to_string(num_bytes) + " bytes, but the capacity has " +
+               std::to_string(capacity);
+    }
+    return num_bytes <= capacity;
+  }
+
+  bool SetupWindows(Lane* lane, std::string* error) {
+    const int64_t n = lane->batch.num_problems;
+    const bool has_fits = lane->fit_batch->reason().empty();
+    if (!lane->packer->reason().empty()) {
+      for (int64_t i = 0; i < n && !has_fits; ++i) {
+        lane->summary.problems[i].path_reason =
+            lane->fit_batch->has_other_model() ? lane->fit_batch->reason()
+                                               : lane->packer->reason();
+      }
+      lane->piece.Clear();
+      return true;
+    }
+    lane->piece.Setup(&*lane->packer, &lane->summary, 0, n);
+    return FitsInto("windows",
+                    lane->piece.input_bytes(),
+                    bounds_.input_bytes,
+                    error) &&
+           FitsInto("results",
+                    lane->piece.output_bytes(),
+                    bounds_.output_bytes,
+                    error);
+  }
+
+  void PackWindows(Lane* lane) {
+    lane->piece.SetMemory(lane->inputs.data(),
+                          lane->outputs.data(),
+                          /*is_page_locked=*/true);
+    std::vector<WindowPacker::Scratch> scratch(context_.num_threads());
+    context_.ParallelFor(
+        lane->batch.num_problems, 1, [&](int64_t begin, int64_t end, int slot) {
+          for (int64_t i = begin; i < end; ++i) {
+            if (lane->is_fit[i] == 0) {
+              lane->piece.Pack(i, &scratch[slot]);
+            }
+          }
+        });
+    lane->piece.ListWindows();
+  }
+
+  Status StartOnDevice(Lane* lane) {
+    if (!lane->fits.fit_numbers().empty()) {
+      lane->fits.SetMemory(lane->fit_inputs.data(), lane->fit_outputs.data());
+      context_.ParallelFor(
+          lane->fits.num_tasks(), 1, [&](int64_t begin, int64_t end) {
+            for (int64_t t = begin; t < end; ++t) {
+              lane->fits.Fill(t);
+            }
+          });
+      CERES_EXT_RETURN_IF_ERROR(lane->fits_on_device->Start(&lane->fits));
+      lane->has_fits_on_device = true;
+    }
+    if (!lane->piece.windows().empty()) {
+      CERES_EXT_RETURN_IF_ERROR(
+          lane->on_device->Start(lane->region_options, &lane->piece));
+      lane->has_windows_on_device = true;
+    }
+    return {};
+  }
+
   // The host packs and solves all problems of the lane.
   void UseHost(Lane* lane) {
-    lane->host_inputs.Reserve(lane->piece.input_bytes());
-    lane->host_outputs.Reserve(lane->piece.output_bytes());
-    lane->piece.SetMemory(lane->host_inputs.data(), lane->host_outputs.data());
-    for (int64_t i = lane->piece.begin(); i < lane->piece.end(); ++i) {
-      lane->summary.problems[i].is_window = true;
+    SetHostMemory(lane);
+    const bool has_windows = lane->packer->reason().empty();
+    for (int64_t i = 0; i < lane->batch.num_problems; ++i) {
+      ProblemSummary& summary = lane->summary.problems[i];
+      summary.is_window = has_windows || lane->is_fit[i] != 0;
       lane->tasks.push_back(i);
     }
   }
 
+  static void SetHostMemory(Lane* lane) {
+    if (lane->packer->reason().empty()) {
+      lane->host_inputs.Reserve(lane->piece.input_bytes());
+      lane->host_outputs.Reserve(lane->piece.output_bytes());
+      lane->piece.SetMemory(lane->host_inputs.data(),
+                            lane->host_outputs.data());
+    }
+    if (!lane->fits.fit_numbers().empty()) {
+      lane->host_fits.Reserve(lane->fits.output_bytes());
+      lane->fits.SetMemory(nullptr, lane->host_fits.data());
+    }
+  }
+
+  // Numbers of the fits and windows of the lane.
+  static std::vector<int64_t> SolvedWhole(const Lane& lane) {
+    std::vector<int64_t> numbers = lane.fits.fit_numbers();
+    numbers.insert(numbers.end(),
+                   lane.piece.windows().begin(),
+                   lane.piece.windows().end());
+    return numbers;
+  }
+
   // The host solves the windows instead of the device, if it may.
   void Fail(const Status& status, Lane* lane) {
-    lane->is_on_device = false;
+    // The work that was queued before the failure uses page-locked memory.
+    static_cast<void>(WaitForDevice(lane));
+    lane->has_fits_on_device = false;
+    lane->has_windows_on_device = false;
+    const std::vector<int64_t> numbers = SolvedWhole(*lane);
     if (ext_options_.fallback == FALLBACK_REFUSE) {
-      for (const int64_t i : lane->piece.windows()) {
+      for (const int64_t i : numbers) {
         lane->summary.problems[i].message = status.message;
         lane->summary.problems[i].latency_in_seconds = lane->clock.seconds();
       }
       return;
     }
-    const std::vector<int64_t> windows = lane->piece.windows();
-    lane->host_inputs.Reserve(lane->piece.input_bytes());
-    lane->host_outputs.Reserve(lane->piece.output_bytes());
+    SetHostMemory(lane);
     const std::lock_guard<std::mutex> lock(mutex_);
-    lane->piece.SetMemory(lane->host_inputs.data(), lane->host_outputs.data());
     LeaveDevice(lane);
     device_ += ", then the host (" + status.message + ")";
-    lane->tasks.insert(lane->tasks.end(), windows.begin(), windows.end());
+    lane->tasks.insert(lane->tasks.end(), numbers.begin(), numbers.end());
   }
 
   // Writes the results of the device; the host solves the rest.
   void Collect(const Status& status, Lane* lane) {
-    lane->is_on_device = false;
     Failure failure;
     failure.Guard(false, [&] {
       if (!status.ok()) {
         Fail(status, lane);
       } else {
-        for (const int64_t i : lane->piece.windows()) {
-          lane->piece.Finish(i);
+        lane->has_fits_on_device = false;
+        lane->has_windows_on_device = false;
+        for (const int64_t i : SolvedWhole(*lane)) {
+          if (lane->is_fit[i] != 0) {
+            lane->fits.Finish(i);
+          } else {
+            lane->piece.Finish(i);
+          }
           ProblemSummary& summary = lane->summary.problems[i];
           summary.latency_in_seconds = lane->clock.seconds();
           if (!summary.is_window) {
@@ -476,7 +607,7 @@ class WindowSolver::Impl {
       return true;
     });
     if (failure.has_happened()) {
-      for (const int64_t i : lane->piece.windows()) {
+      for (const int64_t i : SolvedWhole(*lane)) {
         AssignOrShorten(failure.sentence(), &lane->summary.problems[i].message);
       }
     }
@@ -504,6 +635,7 @@ class WindowSolver::Impl {
     *summary = std::move(lane->summary);
     lane->summary = BatchSummary();
     lane->packer.reset();
+    lane->fit_batch.reset();
     lane->ticket = 0;
   }
 
@@ -534,12 +666,15 @@ class WindowSolver::Impl {
     Failure failure;
     failure.Guard(false, [&] {
       // Skips problems that are already known not to be windows.
-      if (summary.is_window) {
+      if (summary.is_window && lane->is_fit[i] != 0) {
+        lane->fits.SolveOnHost(i, &workspace->of_fit);
+        lane->fits.Finish(i);
+      } else if (summary.is_window) {
         lane->piece.Pack(i, &workspace->scratch);
-      }
-      if (summary.is_window) {
-        lane->piece.SolveOnHost(i, &workspace->memory);
-        lane->piece.Finish(i);
+        if (summary.is_window) {
+          lane->piece.SolveOnHost(i, &workspace->memory);
+          lane->piece.Finish(i);
+        }
       }
       if (!summary.is_window) {
         ceres::Solver::Options options = options_;

@@ -111,7 +111,11 @@ void KeptMachines::Rest(int64_t max_bytes) {
   if (host_ != nullptr) {
     host_->index = {};
   }
-  RestDevice(max_bytes, &device_);
+  const auto num_devices = static_cast<int64_t>(other_devices_.size()) + 1;
+  RestDevice(max_bytes / num_devices, &device_);
+  for (std::shared_ptr<Device>& device : other_devices_) {
+    RestDevice(max_bytes / num_devices, &device);
+  }
 }
 
 Status KeptMachines::GetDevice(const Options& options,
@@ -122,6 +126,19 @@ Status KeptMachines::GetDevice(const Options& options,
     device_->host_context = host_context(num_threads);
   }
   *device = device_;
+  return {};
+}
+
+Status KeptMachines::GetOtherDevice(const Options& options,
+                                    int num_threads,
+                                    size_t i,
+                                    std::shared_ptr<Device>* device) {
+  if (other_devices_.size() <= i) {
+    other_devices_.resize(i + 1);
+  }
+  CERES_EXT_RETURN_IF_ERROR(
+      GetDeviceMachine(options, num_threads, &other_devices_[i]));
+  *device = other_devices_[i];
   return {};
 }
 

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/blocks/machine_problem.h"
@@ -19,6 +21,44 @@
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
+
+// Page-locked memory of the host, so that copies are queued. None without CUDA.
+template <typename Machine>
+class LockedMemory {
+ public:
+  // Makes room for as many bytes; what was there may be lost.
+  kernels::Status Reserve([[maybe_unused]] int64_t num_bytes) {
+    if constexpr (!kIsHost<Machine>) {
+      if (num_bytes > num_bytes_) {
+        num_bytes_ = 0;
+        data_.reset();
+        CERES_EXT_RETURN_IF_ERROR(
+            kernels::AllocatePageLocked(num_bytes, &data_));
+        num_bytes_ = num_bytes;
+      }
+    }
+    return {};
+  }
+  // CUDA has freed it.
+  void Forget() {
+    if constexpr (!kIsHost<Machine>) {
+      static_cast<void>(data_.release());
+    }
+    num_bytes_ = 0;
+  }
+  unsigned char* data() const {
+    if constexpr (kIsHost<Machine>) {
+      return nullptr;
+    } else {
+      return static_cast<unsigned char*>(data_.get());
+    }
+  }
+
+ private:
+  std::conditional_t<kIsHost<Machine>, NoDevice, kernels::PageLockedBuffer>
+      data_;
+  int64_t num_bytes_ = 0;
+};
 
 // A machine, and the index that it has made of observations. The machine goes
 // last.
@@ -33,9 +73,15 @@ struct KeptMachine {
     if constexpr (!kIsHost<Machine>) {
       if (machine != nullptr) {
         machine->ForgetIfLost();
+        if (!machine->context()->IsAlive()) {
+          locked_inputs.Forget();
+          locked_outputs.Forget();
+        }
       }
     }
     index = {};
+    locked_inputs = {};
+    locked_outputs = {};
     machine.reset();
   }
 
@@ -51,6 +97,14 @@ struct KeptMachine {
     return true;
   }
 
+  // If true, freed memory stays with the device for the next request of as many
+  // bytes.
+  void KeepMemory([[maybe_unused]] bool keep) {
+    if constexpr (!kIsHost<Machine>) {
+      machine->context()->KeepMemory(keep);
+    }
+  }
+
   // The inputs that it was made for.
   Options options;
   int num_threads = 0;
@@ -58,6 +112,9 @@ struct KeptMachine {
   kernels::HostContext* host_context = nullptr;
   std::unique_ptr<Machine> machine;
   KeptIndex<Machine> index;
+  // Copies of a batch's arrays.
+  LockedMemory<Machine> locked_inputs;
+  LockedMemory<Machine> locked_outputs;
 };
 
 class KeptMachines {
@@ -75,12 +132,21 @@ class KeptMachines {
   kernels::Status GetDevice(const Options& options,
                             int num_threads,
                             std::shared_ptr<Device>* device);
+  // Number i, from 0 on, of the same device with other streams, for work beside
+  // that of the first.
+  kernels::Status GetOtherDevice(const Options& options,
+                                 int num_threads,
+                                 size_t i,
+                                 std::shared_ptr<Device>* device);
 
   void Clear() {
     host_.reset();
     ClearDevice();
   }
-  void ClearDevice() { device_.reset(); }
+  void ClearDevice() {
+    other_devices_.clear();
+    device_.reset();
+  }
   // Nobody uses them for a while: the index goes, a device that is not alive,
   // works on a stream of the caller's or has a limit of memory, and of its
   // memory all but max_bytes.
@@ -91,6 +157,7 @@ class KeptMachines {
  private:
   std::shared_ptr<Host> host_;
   std::shared_ptr<Device> device_;
+  std::vector<std::shared_ptr<Device>> other_devices_;
 };
 
 }  // namespace ceres_ext

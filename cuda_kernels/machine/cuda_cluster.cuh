@@ -79,32 +79,13 @@ class ClusterLaunch {
   ClusterLaunch(const ClusterLaunch&) = delete;
   ClusterLaunch& operator=(const ClusterLaunch&) = delete;
 
-  // Allows all shared memory that a block of the device may have, and clusters
-  // of more than the 8 blocks that all devices support. Every caller sets the
-  // same values, because other threads may launch the kernel at the same time.
+  // Also allows clusters of more than the 8 blocks that all devices support.
   static cudaError_t Allow(const void* kernel, int cluster_size) {
-    int device = 0;
-    int shared_bytes = 0;
-    cudaFuncAttributes attributes = {};
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) {
-      error = cudaDeviceGetAttribute(
-          &shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    }
-    if (error == cudaSuccess) {
-      error = cudaFuncGetAttributes(&attributes, kernel);
-    }
-    if (error == cudaSuccess) {
-      error = cudaFuncSetAttribute(
-          kernel,
-          cudaFuncAttributeMaxDynamicSharedMemorySize,
-          shared_bytes - static_cast<int>(attributes.sharedSizeBytes));
-    }
-    if (error == cudaSuccess && cluster_size > 8) {
-      error = cudaFuncSetAttribute(
-          kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    }
-    return error;
+    const cudaError_t error = AllowSharedMemory(kernel);
+    return error == cudaSuccess && cluster_size > 8
+               ? cudaFuncSetAttribute(
+                     kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1)
+               : error;
   }
   const cudaLaunchConfig_t& config() const { return config_; }
 
@@ -122,21 +103,37 @@ bool CanLaunchClusters(void (*kernel)(Parameters...),
                        int block_size,
                        int64_t shared_bytes) {
 #ifdef __CUDACC__
+  // Not destroyed: threads may launch when the process ends.
+  static auto* const known = new KnownAnswers<
+      std::tuple<int, const void*, int64_t, int, int, int64_t>>;
   int device = 0;
-  int major = 0;
-  const auto* const function = reinterpret_cast<const void*>(kernel);
-  const ClusterLaunch launch(
-      num_clusters, cluster_size, block_size, shared_bytes, nullptr);
   int num_active = 0;
-  const bool can_launch =
-      cudaGetDevice(&device) == cudaSuccess &&
-      cudaDeviceGetAttribute(
-          &major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-      major >= 9 &&
-      ClusterLaunch::Allow(function, cluster_size) == cudaSuccess &&
-      cudaOccupancyMaxActiveClusters(&num_active, function, &launch.config()) ==
-          cudaSuccess &&
-      num_active >= num_clusters;
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+  const auto ask = [&](int* answer) {
+    int major = 0;
+    const ClusterLaunch launch(
+        num_clusters, cluster_size, block_size, shared_bytes, nullptr);
+    cudaError_t error = cudaDeviceGetAttribute(
+        &major, cudaDevAttrComputeCapabilityMajor, device);
+    if (error == cudaSuccess && major >= 9) {
+      error = ClusterLaunch::Allow(function, cluster_size);
+      if (error == cudaSuccess) {
+        error =
+            cudaOccupancyMaxActiveClusters(answer, function, &launch.config());
+      }
+    }
+    return error;
+  };
+  const bool can_launch = cudaGetDevice(&device) == cudaSuccess &&
+                          known->Get({device,
+                                      function,
+                                      num_clusters,
+                                      cluster_size,
+                                      block_size,
+                                      shared_bytes},
+                                     ask,
+                                     &num_active) == cudaSuccess &&
+                          num_active >= num_clusters;
   if (!can_launch) {
     // An answer, and not an error of the next call that asks.
     static_cast<void>(cudaGetLastError());

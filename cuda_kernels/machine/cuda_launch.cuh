@@ -8,6 +8,9 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <exception>
+#include <map>
+#include <mutex>
 #include <string>
 #include <tuple>
 
@@ -53,6 +56,69 @@ struct GraphRecording {
   cudaGraphNode_t last = nullptr;
 };
 GraphRecording*& CurrentGraphRecording();
+
+// The answers of a device to questions about its kernels, asked once. Thread
+// safe. A key starts with the device.
+template <typename Key>
+class KnownAnswers {
+ public:
+  // ask(&answer) returns CUDA's error, with which nothing is stored.
+  template <typename Ask>
+  cudaError_t Get(const Key& key, const Ask& ask, int* answer) {
+    constexpr size_t kMostAnswers = 4096;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto known = answers_.find(key);
+    if (known != answers_.end()) {
+      *answer = known->second;
+      return cudaSuccess;
+    }
+    const cudaError_t error = ask(answer);
+    try {
+      if (error == cudaSuccess && answers_.size() < kMostAnswers) {
+        answers_.emplace(key, *answer);
+      }
+    } catch (const std::exception&) {
+      // No memory: it is asked again.
+    }
+    return error;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Key, int> answers_;
+};
+
+// Allows all dynamic shared memory that a block of this kernel may have on the
+// current device. Every caller sets the same value, because other threads may
+// launch the kernel at the same time. Setting it is cheap and legal during
+// stream capture. It is set each time, because a reset of the device undoes it.
+inline cudaError_t AllowSharedMemory(const void* kernel) {
+  // Not destroyed: threads may launch when the process ends.
+  static auto* const known = new KnownAnswers<std::tuple<int, const void*>>;
+  int device = 0;
+  int bytes = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = known->Get(
+        {device, kernel},
+        [&](int* most) {
+          cudaFuncAttributes attributes = {};
+          const cudaError_t failure = cudaDeviceGetAttribute(
+              most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+          if (failure != cudaSuccess) {
+            return failure;
+          }
+          const cudaError_t result = cudaFuncGetAttributes(&attributes, kernel);
+          *most -= static_cast<int>(attributes.sharedSizeBytes);
+          return result;
+        },
+        &bytes);
+  }
+  return error != cudaSuccess
+             ? error
+             : cudaFuncSetAttribute(
+                   kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
 #endif
 
 CERES_EXT_HOST_DEVICE inline int64_t CeilDivide(int64_t a, int64_t b) {
@@ -63,8 +129,7 @@ CERES_EXT_HOST_DEVICE inline int64_t CeilDivide(int64_t a, int64_t b) {
 // stream>>>(args...). The result of the launch itself is checked, and not
 // CUDA's last error, which may belong to the caller. An empty grid is not
 // launched and is not an error. Shared memory beyond 48 KB, what the kernel
-// declares itself included, is asked for here: setting the attribute is cheap
-// and legal during stream capture.
+// declares itself included, is allowed here.
 template <typename... Parameters, typename... Arguments>
 Status Launch(const char* name,
               void (*kernel)(Parameters...),
@@ -84,9 +149,7 @@ Status Launch(const char* name,
   cudaError_t error = cudaSuccess;
   constexpr int64_t kMostDeclared = 8 * 1024;
   if (shared_bytes > 48 * 1024 - kMostDeclared) {
-    error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shared_bytes));
+    error = AllowSharedMemory(reinterpret_cast<const void*>(kernel));
   }
   if (error == cudaSuccess) {
     GraphRecording* const recording = CurrentGraphRecording();
@@ -162,7 +225,8 @@ __global__ void ForEachBlockKernel(Function function) {
   function(static_cast<int32_t>(blockIdx.x), static_cast<int32_t>(threadIdx.x));
 }
 
-// Queues function(block, thread) for num_blocks blocks of kForEachBlock threads.
+// Queues function(block, thread) for num_blocks blocks of kForEachBlock
+// threads.
 template <typename Function>
 Status ForEachBlock(const char* name,
                     int64_t num_blocks,

@@ -6,6 +6,7 @@
 #define CERES_EXT_TESTS_FRONT_BATCH_CASES_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -163,6 +164,24 @@ inline std::vector<Case> SomeCases(int camera_size) {
     cases.back().camera_is_constant[0] = num_cameras > 1 ? 1 : 0;
   }
   return cases;
+}
+
+// True if rounding may decide an iteration: its change of the cost is that of
+// rounding, or at a threshold.
+inline bool IsNearATie(const ceres::Solver::Summary& ceres,
+                       const ceres::Solver::Options& options) {
+  for (size_t i = 1; i < ceres.iterations.size(); ++i) {
+    const ceres::IterationSummary& iteration = ceres.iterations[i];
+    const double change =
+        std::abs(iteration.cost_change) / ceres.iterations[i - 1].cost;
+    const double threshold = change / options.function_tolerance;
+    if (!(change > 1e-9) || (threshold > 0.99 && threshold < 1.01) ||
+        std::abs(iteration.relative_decrease - options.min_relative_decrease) <
+            1e-6) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace batch_cases

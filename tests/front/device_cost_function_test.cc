@@ -688,7 +688,8 @@ class OtherVersion : public BatchableCostFunction {
                                      nullptr,
                                      nullptr,
                                      nullptr,
-                                     false};
+                                     false,
+                                     nullptr};
     return model;
   }
   void CopyConstants(void* /*constants*/) const override {}

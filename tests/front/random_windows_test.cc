@@ -5,7 +5,6 @@
 // With CERES_EXT_TEST_ON_CUDA on a device.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -77,24 +76,6 @@ std::unique_ptr<ceres::Problem> ProblemOf(Case* one,
     }
   }
   return problem;
-}
-
-// True if rounding may decide an iteration: its change of the cost is that of
-// rounding, or at a threshold.
-bool IsNearATie(const ceres::Solver::Summary& ceres,
-                const ceres::Solver::Options& options) {
-  for (size_t i = 1; i < ceres.iterations.size(); ++i) {
-    const ceres::IterationSummary& iteration = ceres.iterations[i];
-    const double change =
-        std::abs(iteration.cost_change) / ceres.iterations[i - 1].cost;
-    const double threshold = change / options.function_tolerance;
-    if (!(change > 1e-9) || (threshold > 0.99 && threshold < 1.01) ||
-        std::abs(iteration.relative_decrease - options.min_relative_decrease) <
-            1e-6) {
-      return true;
-    }
-  }
-  return false;
 }
 
 TEST(RandomWindows, SolveAsCeres) {

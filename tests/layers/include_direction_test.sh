@@ -16,7 +16,7 @@ check() {
   cd "$1"
   local installed=""
   if [[ -f cmake/CeresExtInstall.cmake ]]; then
-    installed=$(grep -oE 'cuda_kernels/[a-z_/]+\.cuh?|cuda_kernels/[a-z_/]+\.h' \
+    installed=$(grep -oE '(cuda_kernels|ceres_ext/solver)/[a-z_/]+\.(cuh?|h)' \
       cmake/CeresExtInstall.cmake | tr '\n' ' ')
   fi
   find cuda_kernels ceres_ext problem_io examples benchmarks studies python \

@@ -43,7 +43,8 @@ struct WindowGrid {
 
 // As many as the current device runs at once. Several blocks share a window
 // where there are not enough windows for all multiprocessors, and the scratch
-// of all that are shared has at most max_shared_scratch doubles.
+// of all that are shared has at most max_shared_scratch doubles. If that is
+// negative, they share none.
 WindowGrid ChooseGrid(const WindowKind& kind,
                       const WindowGroup& group,
                       int num_multiprocessors,

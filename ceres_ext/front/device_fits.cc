@@ -1,0 +1,118 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/front/device_fits.h"
+
+#include <string>
+#include <vector>
+
+#include "ceres_ext/solver/fit/fit.h"
+#include "cuda_kernels/machine/cuda_queue.h"
+
+namespace ceres_ext {
+
+using kernels::Status;
+using kernels::StatusCode;
+
+template <typename Machine>
+FitsOnMachine<Machine>::~FitsOnMachine() {
+  if constexpr (!kIsHost<Machine>) {
+    // This call makes the device current.
+    machine_->ForgetIfLost();
+    if (!machine_->context()->IsAlive()) {
+      events_.Forget();
+    }
+  }
+}
+
+template <typename Machine>
+Status FitsOnMachine<Machine>::Reserve([[maybe_unused]] int64_t input_bytes,
+                                       [[maybe_unused]] int64_t output_bytes) {
+  if constexpr (kIsHost<Machine>) {
+    return {StatusCode::kUnsupported, "this build has no CUDA"};
+  } else {
+    const CurrentMachine<Machine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(input_bytes, &inputs_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(output_bytes, &outputs_));
+    if (stop_.data() == nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(events_.Setup(1));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Upload(std::vector<int32_t>{1}, &one_));
+      CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&is_done_));
+      CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&stop_));
+    }
+    return {};
+  }
+}
+
+template <typename Machine>
+Status FitsOnMachine<Machine>::Start([[maybe_unused]] FitPiece* piece) {
+  if constexpr (kIsHost<Machine>) {
+    return {StatusCode::kUnsupported, "this build has no CUDA"};
+  } else {
+    CERES_EXT_RETURN_IF_ERROR(
+        Reserve(piece->input_bytes(), piece->output_bytes()));
+    const CurrentMachine<Machine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    const FitForm& form = *piece->fits().model().GetFitForm();
+    CERES_EXT_RETURN_IF_ERROR(kernels::QueueCopyToDevice(inputs_.data(),
+                                                         piece->inputs(),
+                                                         piece->input_bytes(),
+                                                         machine_->stream()));
+    __atomic_store_n(stop_.data(), 0, __ATOMIC_RELAXED);
+    for (const int lanes : {8, 32}) {
+      FitParams params =
+          piece->ParamsOnDevice(lanes, inputs_.data(), outputs_.data());
+      if (params.options.stop != nullptr) {
+        params.options.stop = stop_.data();
+      }
+      if (params.num_fits == 0) {
+        continue;
+      }
+      const int error = form.launch(
+          machine_->context()->device(), machine_->stream(), lanes, params);
+      if (error != 0) {
+        return {StatusCode::kDeviceError,
+                std::string("Launch of SolveFitsKernel failed: ") +
+                    form.error_string(error) + "."};
+      }
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
+        piece->outputs(), outputs_.data(), piece->output_bytes()));
+    __atomic_store_n(is_done_.data(), 0, __ATOMIC_RELAXED);
+    CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
+        is_done_.data(), one_.data(), sizeof(int32_t)));
+    return events_.Record(0, machine_->stream());
+  }
+}
+
+template <typename Machine>
+bool FitsOnMachine<Machine>::IsDone() const {
+  if constexpr (kIsHost<Machine>) {
+    return true;
+  } else {
+    const KeepCurrentDevice<Machine> keep;
+    return __atomic_load_n(is_done_.data(), __ATOMIC_ACQUIRE) != 0 ||
+           !machine_->context()->IsAlive();
+  }
+}
+
+template <typename Machine>
+Status FitsOnMachine<Machine>::Wait() {
+  if constexpr (kIsHost<Machine>) {
+    return {};
+  } else {
+    const CurrentMachine<Machine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    return events_.Wait(0);
+  }
+}
+
+template <typename Machine>
+void FitsOnMachine<Machine>::Stop() {
+  __atomic_store_n(stop_.data(), 1, __ATOMIC_RELAXED);
+}
+
+template class FitsOnMachine<DeviceMachine>;
+
+}  // namespace ceres_ext

@@ -1,0 +1,67 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Solves the fits of a piece on a device: one copy, a launch for each number of
+// lanes, one copy back.
+
+#ifndef CERES_EXT_FRONT_DEVICE_FITS_H_
+#define CERES_EXT_FRONT_DEVICE_FITS_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "ceres_ext/base/machines.h"
+#include "ceres_ext/front/fit_piece.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_context.h"
+
+namespace ceres_ext {
+
+// A template, so that a build without CUDA does not compile its body; see
+// DeviceFits.
+template <typename Machine>
+class FitsOnMachine {
+ public:
+  explicit FitsOnMachine(Machine* machine) : machine_(machine) {}
+
+  // Nothing may be running. The device stays current.
+  ~FitsOnMachine();
+  FitsOnMachine(const FitsOnMachine&) = delete;
+  FitsOnMachine& operator=(const FitsOnMachine&) = delete;
+
+  // Allocates memory for pieces of so many bytes.
+  kernels::Status Reserve(int64_t input_bytes, int64_t output_bytes);
+
+  // Queues the copies of a piece in page-locked memory and the solution,
+  // without waiting for it. The model has a form (ceres_ext/solver/fit/fit.h).
+  kernels::Status Start(FitPiece* piece);
+  // True if they are solved or the device has failed, so that Wait returns at
+  // once.
+  bool IsDone() const;
+  kernels::Status Wait();
+  // Ends each fit after its current iteration. Any thread may call it after
+  // Start, if TrustRegionOptions::stop is not null.
+  void Stop();
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+  template <typename T>
+  using Result = typename Machine::template Result<T>;
+
+  Machine* const machine_;
+  Buffer<unsigned char> inputs_;
+  Buffer<unsigned char> outputs_;
+  // Page-locked flags. The host writes stop_. After the results, the device
+  // copies one_ to is_done_.
+  Result<int32_t> stop_;
+  Result<int32_t> is_done_;
+  Buffer<int32_t> one_;
+  std::conditional_t<kIsHost<Machine>, NoDevice, kernels::CudaEvents> events_;
+};
+
+using DeviceFits = FitsOnMachine<DeviceMachine>;
+extern template class FitsOnMachine<DeviceMachine>;
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_FRONT_DEVICE_FITS_H_

@@ -1,0 +1,3 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "tests/front/fit_functors.cuh"
