@@ -21,7 +21,7 @@ PROGRAM = """
 #include "ceres_ext/photogrammetry.h"
 #include "python/src/compiled_cost_function.h"
 """
-# What nvcc reads besides.
+# Read by nvcc alone.
 DEVICE = ["ceres_ext/device_cost_function.cuh"]
 
 output, compiler = pathlib.Path(sys.argv[1]), sys.argv[2]

@@ -108,7 +108,7 @@ void AddCompiled(nb::module_* module) {
       .def_prop_ro(
           "host_only_reason",
           [](const Self& self) { return self.host_only_reason; },
-          "Why it has no device form; empty if it has one.")
+          "The reason why it has no device form; empty if it has one.")
       .def("__repr__", [](const Self& self) {
         std::string sizes;
         for (const int size : BlockSizes(self)) {

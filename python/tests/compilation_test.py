@@ -122,7 +122,7 @@ def test_as_bal(bal, loss, weighted):
 
 
 def test_two_in_one_problem(bal):
-    """Two models of the same sizes are told apart, with losses of their own."""
+    """Models of the same sizes and name are different, each with its own loss."""
     generator = numpy.random.default_rng(2)
     n = len(bal.points)
     a = numpy.arange(n - 1, dtype=numpy.int32)
@@ -321,7 +321,7 @@ def test_a_device_evaluates_it(bal):
 
 
 def test_another_process_uses_the_cache(cache, tmp_path):
-    """What one process compiled another loads, without a second compilation."""
+    """Another process loads it without compiling again."""
     bal_model()
     before = set(cache.glob("*.so"))
     program = tmp_path / "program.py"

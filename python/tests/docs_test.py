@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 class Tensor:
-    """What ArrayProblem reads of a tensor of torch on the host."""
+    """A tensor of torch on the host, as ArrayProblem reads it."""
 
     def __init__(self, array):
         self._array = numpy.array(array)

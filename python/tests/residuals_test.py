@@ -33,7 +33,7 @@ CAMERAS = {
     "FISHEYE": [900, 910, 500, 400],
     "EUCM": [900, 910, 500, 400, 0.4, 1.1],
 }
-# Of one unit of float64: cancellation of some 1e3 pixels.
+# Rounding of some operations on values of up to 1e3 pixels.
 PIXELS = dict(rtol=0, atol=1e4 * numpy.finfo(float).eps)
 
 
