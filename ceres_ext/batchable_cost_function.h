@@ -209,9 +209,9 @@ struct BatchModel {
 // Thread safety: all members are const and may be called from any thread.
 class BatchableCostFunction : public ceres::CostFunction {
  public:
-  // The same object for all cost functions of one dynamic type, valid for the
-  // life of the process. It agrees with num_residuals() and
-  // parameter_block_sizes().
+  // Valid for the life of the process. It agrees with num_residuals() and
+  // parameter_block_sizes(). Cost functions with the same object are evaluated
+  // together, so those of one dynamic type should share as few as possible.
   virtual const BatchModel& batch_model() const = 0;
 
   // Writes the constants_bytes bytes of this residual block.

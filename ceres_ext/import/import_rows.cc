@@ -232,10 +232,10 @@ class Importer {
       bool one_has_loss = false;
       for (int64_t i = begin; i < end; ++i) {
         const ceres::CostFunction& cost_function = rows_.TypicalCostFunction(i);
-        if (type == nullptr || *type->type != typeid(cost_function)) {
+        if (type == nullptr || !type->Has(cost_function)) {
           const auto known =
               std::find_if(types.begin(), types.end(), [&](const Type& t) {
-                return *t.type == typeid(cost_function);
+                return t.Has(cost_function);
               });
           type = known != types.end()
                      ? &*known
@@ -280,17 +280,28 @@ class Importer {
     return true;
   }
 
-  // Properties that the type of a cost function determines.
+  // Properties that the type of a cost function determines, or its type and its
+  // model.
   struct Type {
     const std::type_info* type = nullptr;
+    const BatchModel* batch_model = nullptr;
     int8_t kind = kOtherRow;
     int16_t model = ProblemStructure::kNoModel;
+
+    bool Has(const ceres::CostFunction& cost_function) const {
+      return *type == typeid(cost_function) &&
+             (batch_model == nullptr ||
+              batch_model ==
+                  &static_cast<const BatchableCostFunction&>(cost_function)
+                       .batch_model());
+    }
   };
   Type TypeOf(int64_t row, ModelNumbers* numbers) const {
     const ceres::CostFunction& cost_function = rows_.TypicalCostFunction(row);
     Type result;
     result.type = &typeid(cost_function);
     const BatchModel* const model = FindBatchModel(cost_function);
+    result.batch_model = model;
     if (model != nullptr && (model->kind != BatchModelKind::kOther ||
                              options_.batch_users_functions)) {
       result.kind = static_cast<int8_t>(model->kind);

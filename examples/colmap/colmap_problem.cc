@@ -152,6 +152,7 @@ class ProblemBuilder {
   template <typename CameraModel>
   void AddImage(CameraModel tag, size_t index) {
     Image* image = &model_->images[index];
+    const ReprojectionCostMakers makers = MakersOf(tag.kModelId);
     const bool is_selected =
         selection_.images.empty() || selection_.images[index];
     bool is_observed = false;
@@ -159,7 +160,7 @@ class ProblemBuilder {
       const int32_t point = model_->point_index[k];
       if (IsInProblem(point, is_selected)) {
         AddObservation(
-            tag, &model_->points2d[2 * k], point, is_selected, image);
+            tag, makers, &model_->points2d[2 * k], point, is_selected, image);
         is_observed = true;
       }
     }
@@ -176,50 +177,46 @@ class ProblemBuilder {
 
   template <typename CameraModel>
   void AddObservation(CameraModel /*tag*/,
+                      const ReprojectionCostMakers& makers,
                       const double* pixel,
                       int32_t point_index,
                       bool is_selected,
                       Image* image) {
-    using Costs = ReprojectionCosts<CameraModel>;
-    using RigCosts = RigReprojectionCosts<CameraModel>;
     double* params = model_->cameras[image->camera].params;
     double* point = model_->points[point_index].xyz;
     ++num_observations_[point_index];
+    const double x = pixel[0];
+    const double y = pixel[1];
     // cam_from_world of images that are not selected is constant, in one block.
     if (image->sensor < 0 || !is_selected) {
-      auto* error = new typename Costs::Error{pixel[0], pixel[1]};
+      const typename ReprojectionCosts<CameraModel>::Error error{x, y};
       if (split_pose_) {
-        problem_->AddResidualBlock(new typename Costs::Split(error),
+        problem_->AddResidualBlock(makers.split(&error),
                                    loss_,
                                    image->pose,
                                    image->pose + 4,
                                    point,
                                    params);
       } else {
-        problem_->AddResidualBlock(new typename Costs::OneBlock(error),
-                                   loss_,
-                                   point,
-                                   image->pose,
-                                   params);
+        problem_->AddResidualBlock(
+            makers.one_block(&error), loss_, point, image->pose, params);
       }
     } else if (IsSensorConstant(*image)) {
-      problem_->AddResidualBlock(
-          new
-          typename RigCosts::ConstantCost(new typename RigCosts::ConstantError(
-              pixel[0], pixel[1], SensorPose(model_, *image))),
-          loss_,
-          point,
-          PoseOfFrame(image),
-          params);
+      const typename RigReprojectionCosts<CameraModel>::ConstantError error(
+          x, y, SensorPose(model_, *image));
+      problem_->AddResidualBlock(makers.constant_rig(&error),
+                                 loss_,
+                                 point,
+                                 PoseOfFrame(image),
+                                 params);
     } else {
-      problem_->AddResidualBlock(
-          new typename RigCosts::Cost(
-              new typename RigCosts::Error{pixel[0], pixel[1]}),
-          loss_,
-          point,
-          SensorPose(model_, *image),
-          PoseOfFrame(image),
-          params);
+      const typename RigReprojectionCosts<CameraModel>::Error error{x, y};
+      problem_->AddResidualBlock(makers.rig(&error),
+                                 loss_,
+                                 point,
+                                 SensorPose(model_, *image),
+                                 PoseOfFrame(image),
+                                 params);
     }
   }
 

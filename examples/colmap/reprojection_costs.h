@@ -1,11 +1,14 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The cost functions of colmap_problem.h, which have device forms where the
-// build has CUDA (reprojection_costs.cu).
+// The cost functions of colmap_problem.h and of Python, which have device forms
+// where the build has CUDA (reprojection_costs.cu).
 
 #ifndef CERES_EXT_EXAMPLES_COLMAP_REPROJECTION_COSTS_H_
 #define CERES_EXT_EXAMPLES_COLMAP_REPROJECTION_COSTS_H_
 
+#include <type_traits>
+
+#include "ceres/cost_function.h"
 #include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/photogrammetry.h"
 
@@ -32,6 +35,30 @@ struct RigReprojectionCosts {
   using ConstantCost =
       CostFunctionFor<DeviceAutoDiffCostFunction, ConstantError>;
 };
+
+// Makes a cost function with a copy of a functor.
+using CostMaker = ceres::CostFunction* (*)(const void* functor);
+
+template <typename Functor, typename CostFunction>
+ceres::CostFunction* MakeCostFunction(const void* functor) {
+  const Functor& given = *static_cast<const Functor*>(functor);
+  if constexpr (std::is_constructible_v<CostFunction, Functor*>) {
+    return new CostFunction(new Functor(given));
+  } else {
+    return new CostFunction(given);
+  }
+}
+
+// Those of one camera model, compiled in one place since each type takes a
+// second.
+struct ReprojectionCostMakers {
+  CostMaker one_block;     // ReprojectionCosts::OneBlock, of an Error
+  CostMaker split;         // ReprojectionCosts::Split, of an Error
+  CostMaker rig;           // RigReprojectionCosts::Cost, of an Error
+  CostMaker constant_rig;  // ConstantCost, of a ConstantError
+};
+// The model of that number, which must be one of camera_models.h.
+ReprojectionCostMakers MakersOf(int camera_model_id);
 
 }  // namespace ceres_ext::colmap
 

@@ -33,6 +33,7 @@ from ._ceres_ext import (
     BalCameraManifold,
     BatchSummary,
     CauchyLoss,
+    CompiledCostFunction,
     ComposedLoss,
     EigenQuaternionManifold,
     EuclideanManifold,
@@ -63,6 +64,7 @@ from ._ceres_ext import (
     solve,
     solve_batch,
 )
+from .compilation import CompilationError, compile_cost_function
 
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -76,6 +78,8 @@ __all__ = [
     "BalProblem",
     "BatchSummary",
     "CauchyLoss",
+    "CompilationError",
+    "CompiledCostFunction",
     "ComposedLoss",
     "Covariance",
     "EigenQuaternionManifold",
@@ -102,6 +106,7 @@ __all__ = [
     "WindowSolver",
     "__version__",
     "colmap",
+    "compile_cost_function",
     "covariance",
     "evaluate",
     "print_progress",
@@ -130,7 +135,7 @@ class Evaluation(typing.NamedTuple):
     cost: float
     """1/2 sum rho(|r|^2)"""
     residuals: list[numpy.typing.NDArray[numpy.float64]] | None
-    """An array for each call of add_residuals, (n, 2)."""
+    """An array for each call of add_residuals, (n, residuals of a block)."""
     gradient: list[numpy.typing.NDArray[numpy.float64]] | None
     """An array for each call of add_parameters: (n, size), where size is that of
     the manifold's tangent, or (values,) if manifolds of an array differ in it.
@@ -163,10 +168,14 @@ def evaluate(
 
 
 def ProductManifold(
-    first: QuaternionManifold, second: SubsetManifold | EuclideanManifold
+    first: QuaternionManifold | EigenQuaternionManifold,
+    second: SubsetManifold | EuclideanManifold,
 ) -> Manifold:
-    """A quaternion w, x, y, z and the values after it, as a camera of 10 values
-    has them: with a SubsetManifold some of these are constant."""
+    """A quaternion and the values after it, as a camera of 10 values or a pose has
+    them: with a SubsetManifold some of these are constant.
+
+        pose = ProductManifold(EigenQuaternionManifold(), EuclideanManifold(3))
+    """
     manifold = _product_manifold(first, second)
     # It is pickled by this.
     setattr(manifold, "_maker", (ProductManifold, (first, second)))

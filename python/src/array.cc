@@ -3,6 +3,7 @@
 #include "python/src/array.h"
 
 #include <cstddef>
+#include <exception>
 
 #include "nanobind/stl/vector.h"
 #include "python/src/module.h"
@@ -64,11 +65,11 @@ Found ReadCudaArrayInterface(nb::handle interface) {
   }
   std::vector<int64_t> strides;
   const nb::object of_bytes = interface.attr("get")("strides");
-  for (const nb::handle length : nb::tuple(interface["shape"])) {
+  for (const nb::handle length : nb::cast<nb::tuple>(interface["shape"])) {
     found.shape.push_back(nb::cast<int64_t>(length));
   }
   if (!of_bytes.is_none() && type.size() == 3) {
-    for (const nb::handle stride : nb::tuple(of_bytes)) {
+    for (const nb::handle stride : nb::cast<nb::tuple>(of_bytes)) {
       strides.push_back(nb::cast<int64_t>(stride) / (type[2] - '0'));
     }
   }
@@ -93,7 +94,9 @@ Found ReadDlpack(const std::string& name, nb::handle array, bool* on_device) {
                         ? 'b'
                     : code < sizeof(kinds) ? kinds[code]
                                            : ' ';
-  found.type = TypeName(kind, values.dtype().bits);
+  if (values.dtype().lanes == 1) {
+    found.type = TypeName(kind, values.dtype().bits);
+  }
   std::vector<int64_t> strides;
   for (size_t i = 0; i < values.ndim(); ++i) {
     found.shape.push_back(static_cast<int64_t>(values.shape(i)));
@@ -162,7 +165,12 @@ void* ReadArray(const std::string& name,
   } else if (const nb::object interface =
                  FindAttribute(array, "__cuda_array_interface__");
              interface.is_valid()) {
-    found = ReadCudaArrayInterface(interface);
+    try {
+      found = ReadCudaArrayInterface(interface);
+    } catch (const std::exception&) {  // a part is missing, or another type
+      throw TypeError(name + ": expected a __cuda_array_interface__, found " +
+                      Repr(interface));
+    }
     is_there = true;
   } else if (nb::hasattr(array, "__dlpack_device__")) {
     found = ReadDlpack(name, array, &is_there);

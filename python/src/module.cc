@@ -57,6 +57,7 @@ NB_MODULE(_ceres_ext, module) {
   nanobind::set_leak_warnings(false);
   module.attr("__version__") = CERES_EXT_VERSION;
   module.def("_set_cuda_library_folders", &ceres_ext::SetCudaLibraryFolders);
+  ceres_ext::python::AddCompiled(&module);
   ceres_ext::python::AddProblem(&module);
   ceres_ext::python::AddOptions(&module);
   ceres_ext::python::AddSolve(&module);

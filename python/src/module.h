@@ -68,6 +68,7 @@ void AddSummaryMethods(Class* of_class, std::vector<std::string> methods) {
   });
 }
 
+void AddCompiled(nanobind::module_* module);
 void AddProblem(nanobind::module_* module);
 void AddOptions(nanobind::module_* module);
 void AddSolve(nanobind::module_* module);

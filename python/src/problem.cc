@@ -2,6 +2,7 @@
 
 #include "python/src/problem.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <new>
@@ -17,7 +18,9 @@
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
 #include "python/src/array.h"
+#include "python/src/compiled.h"
 #include "python/src/module.h"
+#include "python/src/residuals.h"
 
 namespace nb = nanobind;
 using namespace nanobind::literals;
@@ -274,21 +277,24 @@ void AddManifolds(nb::module_* module) {
 
   // With values of parts, so that it refers to neither object.
   // ceres_ext/__init__.py has what users call, by whose name it is pickled.
-  const auto add_product = [module](auto* tag) {
-    using Second = std::remove_pointer_t<decltype(tag)>;
+  const auto add_product = [module](auto* first_tag, auto* second_tag) {
+    using First = std::remove_pointer_t<decltype(first_tag)>;
+    using Second = std::remove_pointer_t<decltype(second_tag)>;
     module->def(
         "_product_manifold",
-        [](const ceres::QuaternionManifold& first,
-           const Second& second) -> ceres::Manifold* {
-          return new ceres::ProductManifold<ceres::QuaternionManifold, Second>(
-              first, second);
+        [](const First& first, const Second& second) -> ceres::Manifold* {
+          return new ceres::ProductManifold<First, Second>(first, second);
         },
         "first"_a,
         "second"_a,
         nb::rv_policy::take_ownership);
   };
-  add_product(static_cast<ceres::SubsetManifold*>(nullptr));
-  add_product(static_cast<DynamicEuclideanManifold*>(nullptr));
+  const auto add_products = [&](auto* first_tag) {
+    add_product(first_tag, static_cast<ceres::SubsetManifold*>(nullptr));
+    add_product(first_tag, static_cast<DynamicEuclideanManifold*>(nullptr));
+  };
+  add_products(static_cast<ceres::QuaternionManifold*>(nullptr));
+  add_products(static_cast<ceres::EigenQuaternionManifold*>(nullptr));
 }
 
 }  // namespace
@@ -353,77 +359,401 @@ int Problem::AddParameters(nb::object values,
   return arrays_.AddParameters(parameters);
 }
 
-void Problem::AddResiduals(const std::string& cost_function,
-                           nb::object observations,
-                           nb::object blocks,
-                           nb::object loss,
-                           nb::object weights) {
-  CheckUnlocked();
-  std::vector<int64_t> shape = {kAnyLength, 2};
-  bool constants_on_device = false;
-  const auto* const constants =
-      static_cast<const double*>(ReadArray("observations",
-                                           observations,
-                                           "float64",
-                                           ARRAY_READ,
-                                           &shape,
-                                           &constants_on_device));
-  const int64_t num_blocks = shape[0];
-  shape.resize(1);
-  std::vector<ArrayProblem::Index> indices;
-  std::vector<nb::object> kept = {observations, loss, weights};
+namespace {
+
+// "a", "b", ...
+std::string List(const std::vector<std::string>& items) {
+  std::string list;
+  for (const std::string& item : items) {
+    list += (list.empty() ? "" : ", ") + item;
+  }
+  return list;
+}
+
+// The different values of a text of the residuals, in their order.
+std::vector<std::string> Values(const std::vector<const NamedResidual*>& all,
+                                const char* NamedResidual::*text) {
+  std::vector<std::string> values;
+  for (const NamedResidual* residual : all) {
+    if (residual->*text != nullptr &&
+        std::find(values.begin(), values.end(), residual->*text) ==
+            values.end()) {
+      values.push_back(residual->*text);
+    }
+  }
+  return values;
+}
+
+// Keeps the residuals whose text is the argument. None: `missing`.
+void KeepThose(const std::string& name,
+               const char* argument,
+               const char* NamedResidual::*text,
+               nb::handle value,
+               const char* missing,
+               std::vector<const NamedResidual*>* all) {
+  const std::vector<std::string> values = Values(*all, text);
+  if (values.empty()) {
+    if (!value.is_none()) {
+      throw ValueError(std::string(argument) + ": " + name +
+                       " does not depend on it; expected None, found " +
+                       Repr(value));
+    }
+    return;
+  }
+  const std::string wanted = value.is_none() ? missing : Str(value);
+  if (std::find(values.begin(), values.end(), wanted) == values.end()) {
+    throw ValueError(std::string(argument) + ": " +
+                     (name.empty() ? "" : name + ": ") + "expected one of " +
+                     List(values) + ", found " + Repr(value));
+  }
+  all->erase(std::remove_if(all->begin(),
+                            all->end(),
+                            [&](const NamedResidual* residual) {
+                              return residual->*text != wanted;
+                            }),
+             all->end());
+}
+
+const NamedResidual& FindResidual(const std::string& name,
+                                  nb::handle camera_model,
+                                  nb::handle rotation,
+                                  size_t num_blocks) {
+  std::vector<const NamedResidual*> all;
+  for (const NamedResidual& residual : NamedResiduals()) {
+    all.push_back(&residual);
+  }
+  KeepThose("",
+            "cost_function",
+            &NamedResidual::name,
+            nb::str(name.c_str()),
+            "",
+            &all);
+  KeepThose(name,
+            "rotation",
+            &NamedResidual::rotation,
+            rotation,
+            "EIGEN_QUATERNION",
+            &all);
+  KeepThose(name,
+            "camera_model",
+            &NamedResidual::camera_model,
+            camera_model,
+            "",
+            &all);
+  std::string forms;
+  for (const NamedResidual* residual : all) {
+    if (residual->block_sizes.size() == num_blocks) {
+      return *residual;
+    }
+    forms += (forms.empty() ? "" : " or ") +
+             std::to_string(residual->block_sizes.size()) + " (" +
+             List(residual->roles) + ")";
+  }
+  throw ValueError("blocks: " + name + ": expected " + forms + ", found " +
+                   std::to_string(num_blocks));
+}
+
+}  // namespace
+
+void Problem::CheckBlocks(
+    const std::string& name,
+    const std::vector<std::string>& roles,
+    const std::vector<int>& sizes,
+    const std::vector<ArrayProblem::Index>& blocks) const {
+  const auto num_arrays = static_cast<int>(arrays_.parameters().size());
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const std::string place = "blocks[" + std::to_string(b) + "]: ";
+    const int array = blocks[b].parameters;
+    if (array < 0 || array >= num_arrays) {
+      throw ValueError(place +
+                       "expected a number that add_parameters returned, "
+                       "found " +
+                       std::to_string(array));
+    }
+    const int size = arrays_.parameters()[array].size;
+    if (size != sizes[b]) {
+      throw ValueError(place + name + ": expected parameters of shape (any, " +
+                       std::to_string(sizes[b]) + ")" +
+                       (roles.empty() ? "" : ", " + roles[b]) + ", found (" +
+                       std::to_string(arrays_.parameters()[array].num_blocks) +
+                       ", " + std::to_string(size) + ")");
+    }
+  }
+}
+
+std::vector<ArrayProblem::Index> Problem::ReadBlocks(
+    nb::handle blocks, std::vector<nb::object>* kept) const {
   if (!nb::isinstance<nb::list>(blocks) && !nb::isinstance<nb::tuple>(blocks)) {
     throw TypeError("blocks: expected a list of (parameters, index), found " +
                     TypeOf(blocks));
   }
+  std::vector<ArrayProblem::Index> indices;
   for (const nb::handle of_one : blocks) {
-    const std::string name = "blocks[" + std::to_string(indices.size()) + "]";
     ArrayProblem::Index block;
     if (!nb::isinstance<nb::tuple>(of_one) || nb::len(of_one) != 2 ||
         !nb::try_cast(of_one[0], block.parameters)) {
-      throw TypeError(name +
-                      ": expected (parameters, index), what add_parameters "
+      throw TypeError("blocks[" + std::to_string(indices.size()) +
+                      "]: expected (parameters, index), what add_parameters "
                       "returned and an array of int32 or None, found " +
                       Repr(of_one));
     }
-    const nb::object index = of_one[1];
-    if (!index.is_none()) {
-      block.block = static_cast<const int32_t*>(ReadArray(
-          name + "[1]", index, "int32", ARRAY_READ, &shape, &block.on_device));
-    }
-    kept.push_back(index);
+    kept->push_back(of_one[1]);
     indices.push_back(block);
   }
-  auto* const loss_function = Unwrap<ceres::LossFunction>(
-      "loss", loss, "a loss function of this module, or None");
-  bool weights_on_device = false;
-  const double* const scale =
-      weights.is_none()
-          ? nullptr
-          : static_cast<const double*>(ReadArray("weights",
-                                                 weights,
-                                                 "float64",
-                                                 ARRAY_READ,
-                                                 &shape,
-                                                 &weights_on_device));
-  if (cost_function == "BalReprojectionError") {
-    arrays_.AddResiduals<BalReprojectionError>(
-        num_blocks, constants, std::move(indices), loss_function, scale);
-  } else if (cost_function == "BalQuaternionReprojectionError") {
-    arrays_.AddResiduals<BalQuaternionReprojectionError>(
-        num_blocks, constants, std::move(indices), loss_function, scale);
-  } else {
-    throw ValueError(
-        "cost_function: expected BalReprojectionError or "
-        "BalQuaternionReprojectionError, found " +
-        cost_function);
+  return indices;
+}
+
+const double* Problem::MakeConstants(const NamedResidual& residual,
+                                     const double* rows,
+                                     int64_t num_rows,
+                                     nb::handle covariances) {
+  const int n = residual.num_residuals;
+  const double* covariance = nullptr;
+  int64_t stride = 0;
+  if (!covariances.is_none()) {
+    if (residual.information_begin == 0) {
+      throw ValueError(std::string("covariances: ") + residual.name +
+                       " has none; expected None, and weights of 1 / sigma^2");
+    }
+    std::vector<int64_t> shape = {n, n};
+    if (nb::hasattr(covariances, "ndim") &&
+        !covariances.attr("ndim").equal(nb::int_(2))) {
+      shape = {num_rows, n, n};
+      stride = int64_t{n} * n;
+    }
+    covariance = static_cast<const double*>(
+        ReadArray("covariances", covariances, "float64", ARRAY_READ, &shape));
   }
-  ArrayProblem::Residuals* const residuals = arrays_.mutable_residuals(
-      static_cast<int>(arrays_.residuals().size()) - 1);
-  residuals->constants_on_device = constants_on_device;
-  residuals->weights_on_device = weights_on_device;
+  const auto size =
+      static_cast<int64_t>(residual.constants_bytes / sizeof(double));
+  owned_.push_back(std::make_unique<double[]>(size * num_rows));
+  double* const all = owned_.back().get();
+  for (int64_t i = 0; i < num_rows; ++i) {
+    double* const constants = all + i * size;
+    if (!residual.convert(rows + i * residual.num_columns, constants)) {
+      throw ValueError(
+          std::string("observations: ") + residual.name +
+          ": expected finite values, and quaternions that are not 0, found " +
+          "others in row " + std::to_string(i));
+    }
+    if (residual.information_begin > 0) {
+      double* const information = constants + residual.information_begin;
+      std::string error;
+      if (i > 0 && stride == 0) {
+        std::copy_n(information - size, n * n, information);
+      } else if (!SetInformation(
+                     n,
+                     covariance == nullptr ? nullptr : covariance + i * stride,
+                     information,
+                     &error)) {
+        throw ValueError("covariances: of row " + std::to_string(i) + ": " +
+                         error);
+      }
+    }
+  }
+  return all;
+}
+
+void Problem::AddResiduals(nb::object cost_function,
+                           nb::object observations,
+                           nb::object blocks,
+                           nb::object camera_model,
+                           nb::object rotation,
+                           nb::object covariances,
+                           nb::object loss,
+                           nb::object weights) {
+  CheckUnlocked();
+  std::vector<nb::object> kept = {cost_function, observations, loss, weights};
+  ArrayProblem::Residuals residuals;
+  residuals.blocks = ReadBlocks(blocks, &kept);
+  CompiledCostFunction* compiled = nullptr;
+  const NamedResidual* named = nullptr;
+  std::string name;
+  int64_t num_columns = 0;
+  if (nb::isinstance<nb::str>(cost_function)) {
+    name = Str(cost_function);
+    named =
+        &FindResidual(name, camera_model, rotation, residuals.blocks.size());
+    num_columns = named->num_columns;
+    residuals.constants_bytes = named->constants_bytes;
+    residuals.make_cost_function = named->make_cost_function;
+    CheckBlocks(name, named->roles, named->block_sizes, residuals.blocks);
+  } else if (nb::try_cast(cost_function, compiled)) {
+    name = compiled->functor;
+    const BatchModel& model = *compiled->model->model;
+    num_columns = compiled->model->num_data;
+    residuals.constants_bytes = model.constants_bytes;
+    residuals.make_cost_function = compiled->model->make_cost_function;
+    for (const auto& [argument, value] :
+         {std::pair("camera_model", &camera_model),
+          std::pair("rotation", &rotation),
+          std::pair("covariances", &covariances)}) {
+      if (!value->is_none()) {
+        throw ValueError(std::string(argument) +
+                         ": expected None with a compiled cost function, "
+                         "found " +
+                         Repr(*value));
+      }
+    }
+    const std::vector<int> sizes(
+        model.parameter_block_sizes,
+        model.parameter_block_sizes + model.num_parameter_blocks);
+    if (sizes.size() != residuals.blocks.size()) {
+      throw ValueError("blocks: " + name + ": expected " +
+                       std::to_string(sizes.size()) + ", found " +
+                       std::to_string(residuals.blocks.size()));
+    }
+    CheckBlocks(name, {}, sizes, residuals.blocks);
+  } else {
+    throw TypeError(
+        "cost_function: expected a name or what compile_cost_function "
+        "returned, found " +
+        TypeOf(cost_function));
+  }
+
+  const bool is_converted = named != nullptr && named->convert != nullptr;
+  std::vector<int64_t> shape = {kAnyLength, num_columns};
+  const auto* const constants = static_cast<const double*>(
+      ReadArray("observations",
+                observations,
+                "float64",
+                ARRAY_READ,
+                &shape,
+                is_converted ? nullptr : &residuals.constants_on_device));
+  residuals.num_blocks = shape[0];
+  shape.resize(1);
+  for (size_t b = 0; b < residuals.blocks.size(); ++b) {
+    const nb::object& index = kept[kept.size() - residuals.blocks.size() + b];
+    ArrayProblem::Index& block = residuals.blocks[b];
+    if (!index.is_none()) {
+      block.block = static_cast<const int32_t*>(
+          ReadArray("blocks[" + std::to_string(b) + "][1]",
+                    index,
+                    "int32",
+                    ARRAY_READ,
+                    &shape,
+                    &block.on_device));
+    }
+  }
+  residuals.loss = Unwrap<ceres::LossFunction>(
+      "loss", loss, "a loss function of this module, or None");
+  if (!weights.is_none()) {
+    residuals.weights =
+        static_cast<const double*>(ReadArray("weights",
+                                             weights,
+                                             "float64",
+                                             ARRAY_READ,
+                                             &shape,
+                                             &residuals.weights_on_device));
+  }
+  residuals.constants_are_of_model =
+      named == nullptr || named->information_begin == 0;
+  residuals.constants = constants;
+  if (is_converted) {
+    residuals.constants =
+        MakeConstants(*named, constants, residuals.num_blocks, covariances);
+  } else if (!covariances.is_none()) {
+    throw ValueError("covariances: " + name +
+                     " has none; expected None, and weights of 1 / sigma^2");
+  } else if (num_columns == 0) {
+    owned_.push_back(std::make_unique<double[]>(residuals.num_blocks));
+    residuals.constants = owned_.back().get();
+    residuals.constants_on_device = false;
+  }
+  arrays_.AddResiduals(residuals);
+  num_residuals_.push_back(named != nullptr
+                               ? named->num_residuals
+                               : compiled->model->model->num_residuals);
   kept_.insert(kept_.end(), kept.begin(), kept.end());
 }
+
+namespace {
+
+// The type of the texts of all residuals, for type checkers.
+std::string LiteralOf(const char* NamedResidual::*text) {
+  std::vector<const NamedResidual*> all;
+  for (const NamedResidual& residual : NamedResiduals()) {
+    all.push_back(&residual);
+  }
+  std::vector<std::string> values = Values(all, text);
+  for (std::string& value : values) {
+    value = "'" + value + "'";
+  }
+  return "typing.Literal[" + List(values) + "]";
+}
+
+const char* const kAddResidualsDoc =
+    R"(Adds n residual blocks of one cost function.
+
+    problem.add_residuals(
+        "ReprojectionError",
+        pixels,
+        [(points, point_index), (poses, image_index), (cameras, camera_index)],
+        camera_model="OPENCV",
+        loss=ceres_ext.HuberLoss(2.0),
+    )
+
+cost_function: what compile_cost_function returned, or a name. With each name:
+the columns of `observations`, and the parameter blocks in their order. A pose
+has 7 values, rotation then translation, 6 with ANGLE_AXIS; X_b = R X_a + t for
+b_from_a. Lengths are in the unit of the points, angles in radians.
+
+  BalReprojectionError            x y: camera (9), point (3)
+  BalQuaternionReprojectionError  x y: camera (10), point
+  ReprojectionError               x y: point, cam_from_world, camera; or
+                                  rotation, translation, point, camera
+  RigReprojectionError            x y: point, cam_from_rig, rig_from_world,
+                                  camera
+  ConstantRigReprojectionError    x y and the 7 values of cam_from_rig: point,
+                                  rig_from_world, camera
+  PositionPrior                   position of the camera in the world (3):
+                                  cam_from_world; or rotation, translation
+  PosePrior                       cam_from_world (7 or 6): cam_from_world; or
+                                  rotation, translation
+  RelativePosePrior               i_from_j (7 or 6): i_from_world,
+                                  j_from_world; or rotation and translation of
+                                  i, then of j
+  PointPrior                      position of the point (3): point
+
+BAL: a camera has a rotation vector (or a quaternion w, x, y, z), translation,
+focal length in pixels, k1, k2, and looks along its negative z axis: p = -P / P.z
+with P = R X + t is seen at f (1 + k1 |p|^2 + k2 |p|^4) p. x and y are in pixels
+from the image's centre.
+Reprojection errors: projection minus (x, y), both in pixels. Images that name
+the same camera share its intrinsics. Errors of poses are (log D, d), D the
+rotation and d the translation of pose * measured pose^-1; that of a position is
+measured minus estimated, that of a point estimated minus measured.
+ceres_ext/photogrammetry.h and docs/photogrammetry.md have the details.
+
+observations: (n, columns), float64.
+blocks: for each parameter block (parameters, index): the number that
+add_parameters returned, and for each residual block the number of its block
+there, (n,), int32, or None: block i for residual block i.
+camera_model: of reprojection errors, the name that COLMAP gives it; a camera has
+COLMAP's parameters. EQUIRECTANGULAR is not available.
+rotation: EIGEN_QUATERNION (x, y, z, w; the default), QUATERNION (w, x, y, z) or
+ANGLE_AXIS, of poses. Rigs and reprojection errors of poses in two blocks have
+the default alone. Quaternions need a manifold: ProductManifold of
+EigenQuaternionManifold() and EuclideanManifold(3) for a pose.
+covariances: of priors, (n, k, k), or (k, k) for all; k is 3, or 6 for poses
+(rotation first). Default: the identity. PositionPrior's is in the world, those
+of poses are in the frame on the left (camera, i).
+loss: the loss of all residual blocks, or None for the squared residual.
+weights: (n,), float64, >= 0, factors of the cost of each residual block; 1 /
+sigma^2 gives residuals a standard deviation.
+
+A device evaluates BAL, and ReprojectionError and rigs with the rotation
+EIGEN_QUATERNION (two blocks and rigs: the usual camera models alone). The host
+evaluates all others meanwhile; Summary.path_reason says so. Observations of
+priors and of ConstantRigReprojectionError, and covariances, are copied here;
+all other arrays are read when a solve begins.
+
+TypeError: an array has another type. ValueError: it has another shape or is not
+C-contiguous, a name is unknown, an argument does not belong to the name, or a
+covariance is not positive definite. The message names the argument. A solve
+checks what the arrays hold when it begins.)";
+
+}  // namespace
 
 void AddProblem(nb::module_* module) {
   AddLosses(module);
@@ -459,47 +789,34 @@ void AddProblem(nb::module_* module) {
           "those without.\n\n"
           "TypeError: an array has another type. ValueError: it has another "
           "shape, is not C-contiguous or not writable.")
-      .def(
-          "add_residuals",
-          &Problem::AddResiduals,
-          "cost_function"_a,
-          "observations"_a.none(),
-          "blocks"_a.none(),
-          nb::kw_only(),
-          "loss"_a = nb::none(),
-          "weights"_a = nb::none(),
-          nb::sig("def add_residuals(self, cost_function: "
-                  "typing.Literal['BalReprojectionError', "
-                  "'BalQuaternionReprojectionError'], observations: "
-                  "numpy.typing.NDArray[numpy.float64], blocks: "
-                  "collections.abc.Sequence[tuple[int, "
-                  "numpy.typing.NDArray[numpy.int32] | None]], *, loss: "
-                  "LossFunction | None = None, weights: "
-                  "numpy.typing.NDArray[numpy.float64] | None = None) -> None"),
-          "Adds n residual blocks, each of one observation of a point in a "
-          "camera.\n\n"
-          "cost_function: 'BalReprojectionError' (a camera has 9 values: "
-          "rotation vector in radians, translation, focal length in pixels, "
-          "k1, "
-          "k2) or 'BalQuaternionReprojectionError' (10: quaternion w, x, y, z "
-          "in "
-          "place of the vector). A point has 3 values. A camera looks along "
-          "its "
-          "negative z axis: p = -P / P.z with P = R X + t is seen at f (1 + k1 "
-          "|p|^2 + k2 |p|^4) p.\n"
-          "observations: (n, 2), float64; x and y in pixels from the image's "
-          "centre.\n"
-          "blocks: [(cameras, camera_index), (points, point_index)]: the "
-          "number that add_parameters returned, and for each observation the "
-          "number of its block there, (n,), int32, or None: block i for "
-          "observation i.\n"
-          "loss: the loss of all observations, or None for the squared "
-          "residual.\n"
-          "weights: (n,), float64, >= 0, factors of the cost of each "
-          "observation.\n\n"
-          "TypeError: an array has another type. ValueError: it has another "
-          "shape or is not C-contiguous. A solve checks the contents of the "
-          "arrays when it begins.");
+      .def("add_residuals",
+           &Problem::AddResiduals,
+           "cost_function"_a.none(),
+           "observations"_a.none(),
+           "blocks"_a.none(),
+           nb::kw_only(),
+           "camera_model"_a = nb::none(),
+           "rotation"_a = nb::none(),
+           "covariances"_a = nb::none(),
+           "loss"_a = nb::none(),
+           "weights"_a = nb::none(),
+           nb::sig(("def add_residuals(self, cost_function: " +
+                    LiteralOf(&NamedResidual::name) +
+                    " | CompiledCostFunction, observations: "
+                    "numpy.typing.NDArray[numpy.float64], blocks: "
+                    "collections.abc.Sequence[tuple[int, "
+                    "numpy.typing.NDArray[numpy.int32] | None]], *, "
+                    "camera_model: " +
+                    LiteralOf(&NamedResidual::camera_model) +
+                    " | None = None, rotation: " +
+                    LiteralOf(&NamedResidual::rotation) +
+                    " | None = None, covariances: "
+                    "numpy.typing.NDArray[numpy.float64] | None = None, loss: "
+                    "LossFunction | None = None, weights: "
+                    "numpy.typing.NDArray[numpy.float64] | None = None) -> "
+                    "None")
+                       .c_str()),
+           kAddResidualsDoc);
 }
 
 }  // namespace ceres_ext::python

@@ -5,6 +5,7 @@
 #ifndef PYTHON_SRC_PROBLEM_H_
 #define PYTHON_SRC_PROBLEM_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "ceres/manifold.h"
 #include "ceres_ext/array_problem.h"
 #include "nanobind/nanobind.h"
+#include "python/src/residuals.h"
 
 namespace ceres_ext::python {
 
@@ -24,14 +26,19 @@ class Problem {
   int AddParameters(nanobind::object values,
                     nanobind::object constant,
                     nanobind::object manifold);
-  void AddResiduals(const std::string& cost_function,
+  void AddResiduals(nanobind::object cost_function,
                     nanobind::object observations,
                     nanobind::object blocks,
+                    nanobind::object camera_model,
+                    nanobind::object rotation,
+                    nanobind::object covariances,
                     nanobind::object loss,
                     nanobind::object weights);
 
   ArrayProblem* arrays() { return &arrays_; }
   const ArrayProblem& arrays() const { return arrays_; }
+  // Residuals of a residual block of each array.
+  const std::vector<int>& num_residuals() const { return num_residuals_; }
 
   // Marks the problem as being solved, in which it may not be changed nor be
   // solved by another thread; throws ValueError where it is.
@@ -48,8 +55,23 @@ class Problem {
 
  private:
   void CheckUnlocked() const;
+  // The parameter arrays; the index arrays go to *kept.
+  std::vector<ArrayProblem::Index> ReadBlocks(
+      nanobind::handle blocks, std::vector<nanobind::object>* kept) const;
+  // roles: what each block is, or empty.
+  void CheckBlocks(const std::string& name,
+                   const std::vector<std::string>& roles,
+                   const std::vector<int>& sizes,
+                   const std::vector<ArrayProblem::Index>& blocks) const;
+  // Converts observations to constants, which this object owns.
+  const double* MakeConstants(const NamedResidual& residual,
+                              const double* rows,
+                              int64_t num_rows,
+                              nanobind::handle covariances);
 
   ArrayProblem arrays_;
+  std::vector<int> num_residuals_;
+  std::vector<std::unique_ptr<double[]>> owned_;
   // The arrays, losses and manifolds.
   std::vector<nanobind::object> kept_;
   // A manifold for each block, of the parameters that have several.

@@ -94,11 +94,11 @@ nb::tuple EvaluateProblem(Problem* problem,
   if (want_residuals) {
     nb::list arrays;
     auto begin = residuals.begin();
-    for (const ArrayProblem::Residuals& array :
-         problem->arrays()->residuals()) {
-      // All models of this module have two.
-      const auto end = begin + 2 * array.num_blocks;
-      arrays.append(MakeArray(std::vector<double>(begin, end), 2));
+    for (size_t i = 0; i < problem->num_residuals().size(); ++i) {
+      const int size = problem->num_residuals()[i];
+      const auto end =
+          begin + size * problem->arrays()->residuals()[i].num_blocks;
+      arrays.append(MakeArray(std::vector<double>(begin, end), size));
       begin = end;
     }
     of_residuals = arrays;

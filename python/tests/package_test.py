@@ -37,12 +37,14 @@ def test_stubs_have_all_names():
     stubs = {node.name for node in tree.body if hasattr(node, "name")}
     python = {
         "BalProblem",
+        "CompilationError",
         "Covariance",
         "Evaluation",
         "ProductManifold",
         "SavedSummary",
         "__version__",
         "colmap",
+        "compile_cost_function",
         "covariance",
         "evaluate",
         "print_progress",

@@ -22,6 +22,16 @@ summary = ceres_ext.solve(
 cost: float = summary.final_cost
 names: dict[str, object] = summary.to_dict()
 evaluation = ceres_ext.evaluate(problem, num_threads=2, device="HOST")
+pixels = numpy.zeros((4, 2))
+blocks = [(0, None), (0, None), (0, None)]
+problem.add_residuals("ReprojectionError", pixels, blocks, camera_model="OPENCV")
+covariance = numpy.eye(3)
+problem.add_residuals(
+    "PositionPrior", pixels, [(0, None)], rotation="ANGLE_AXIS", covariances=covariance
+)
+own = ceres_ext.compile_cost_function("struct A {};", "A", 1, [3], device=False)
+problem.add_residuals(own, pixels, blocks, loss=ceres_ext.HuberLoss(1.0))
+reason: str = own.host_only_reason
 """
 
 
@@ -64,6 +74,16 @@ def test_the_package(tmp_path):
         ("options.device = 'gpu'", "Literal"),
         ("options.max_num_iteration = 5", "max_num_iteration"),
         ("problem.add_residuals('BalError', numpy.zeros((1, 2)), [])", "BalError"),
+        (
+            "problem.add_residuals('PointPrior', pixels, [], camera_model='OPENCVE')",
+            "camera_model",
+        ),
+        (
+            "problem.add_residuals('PosePrior', pixels, [], rotation='MATRIX')",
+            "rotation",
+        ),
+        ("ceres_ext.compile_cost_function('', 'A', '2', [3])", "num_residuals"),
+        ("own.host_only", "host_only"),
         ("summary.final_kost", "final_kost"),
     ],
 )

@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "ceres/ceres.h"
@@ -708,6 +709,72 @@ TEST(BatchModel, OfAnotherVersionIsLeftToCeres) {
     EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
     EXPECT_THAT(summary.path_reason, HasSubstr("by Ceres"));
     EXPECT_NEAR(x, 1.0, 1e-4);
+  }
+}
+
+// x - target, times kScale.
+template <int kScale>
+struct Scaled {
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* x, T* residuals) const {
+    residuals[0] = double{kScale} * (x[0] - target);
+    return true;
+  }
+  double target;
+};
+
+// Its model is that of another cost function, as of one out of a library that
+// was loaded.
+class Loaded final : public BatchableCostFunction {
+ public:
+  explicit Loaded(std::unique_ptr<BatchableCostFunction> loaded)
+      : loaded_(std::move(loaded)) {
+    set_num_residuals(loaded_->num_residuals());
+    *mutable_parameter_block_sizes() = loaded_->parameter_block_sizes();
+  }
+  bool Evaluate(double const* const* x,
+                double* residuals,
+                double** jacobians) const override {
+    return loaded_->Evaluate(x, residuals, jacobians);
+  }
+  const BatchModel& batch_model() const override {
+    return loaded_->batch_model();
+  }
+  void CopyConstants(void* constants) const override {
+    loaded_->CopyConstants(constants);
+  }
+
+ private:
+  std::unique_ptr<BatchableCostFunction> loaded_;
+};
+
+template <int kScale>
+ceres::CostFunction* LoadScaled(double target) {
+  using Cost = DeviceAutoDiffCostFunction<Scaled<kScale>, 1, 1>;
+  return new Loaded(std::make_unique<Cost>(Scaled<kScale>{target}));
+}
+
+TEST(BatchModel, SeveralOfOneType) {
+  for (const DeviceType device : Devices()) {
+    double x = 0.5;
+    ceres::Problem problem;
+    for (int i = 0; i < 40; ++i) {
+      problem.AddResidualBlock(LoadScaled<1>(i), nullptr, &x);
+      problem.AddResidualBlock(LoadScaled<3>(2 * i), nullptr, &x);
+    }
+    Summary summary;
+    Solve(TestOptions(), TestExtOptions(device), &problem, &summary);
+    EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    // Sums of integers and halves are exact.
+    double cost = 0.0;
+    for (int i = 0; i < 40; ++i) {
+      cost += 0.5 * ((0.5 - i) * (0.5 - i) + 9 * (0.5 - 2 * i) * (0.5 - 2 * i));
+    }
+    EXPECT_EQ(summary.initial_cost, cost);
+    // The mean of i and of 2 i nine times as often. The cost rises by 200 d^2
+    // at a distance d, and may change by 1e-6 of itself in the last step.
+    EXPECT_NEAR(
+        x, 19.5 * (1 + 2 * 9) / 10, std::sqrt(1e-6 * summary.final_cost / 200));
   }
 }
 
