@@ -120,11 +120,11 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
                            SolvePlan* plan) {
   // PCG takes more iterations than these for most steps
   // (docs/measurements/everyday.md), of which a solve has some ten; and than
-  // kFewWithSetup, where S as a matrix is set up for them. An exact step that
+  // few_with_setup, where S as a matrix is set up for them. An exact step that
   // costs more than the last number, in iterations, would wait for many steps
   // of PCG at their limit.
   const double few_iterations = plan->on_device ? 15.0 : 12.0;
-  constexpr double kFewWithSetup = 25.0;
+  const double few_with_setup = plan->on_device ? 40.0 : 25.0;
   constexpr double kSteps = 10.0;
   constexpr double kManyIterations = 1e4;
   plan->linear_solver_type = request.solver_options.linear_solver_type;
@@ -137,7 +137,7 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   const ExactStepCost cost =
       EstimateExactStepCost(WorkOf(request, rows), plan->on_device);
   if (cost.step < few_iterations &&
-      cost.step + cost.setup / kSteps < kFewWithSetup) {
+      cost.step + cost.setup / kSteps < few_with_setup) {
     plan->linear_solver_type = ceres::DENSE_SCHUR;
     plan->notes.emplace_back(
         "linear_solver = auto takes exact steps, which should be faster than "
