@@ -139,6 +139,20 @@ TEST_F(SolvePlanTest, ChoosesExactStepsOfFewColumns) {
   }
 }
 
+// The set-up of S with pairs is shared out among ten steps: it costs 250,000
+// values of 3e-8 s, 160 iterations of 5e-5 s, which pays on a device; that of a
+// million does not.
+TEST_F(SolvePlanTest, SetsUpExactStepsWhereItPays) {
+  options().linear_solver = LINEAR_SOLVER_AUTO;
+  options().device = DEVICE_CUDA;
+  rows_.has_pairs = true;
+  rows_.num_values = 250000;
+  EXPECT_TRUE(Plan().step.factorizes());
+  rows_.num_values = 1000000;
+  EXPECT_FALSE(Plan().step.factorizes());
+  EXPECT_TRUE(Plan().step.is_mixture());
+}
+
 // Between few columns and too many, PCG takes the steps that it can take in the
 // time of an exact one.
 TEST_F(SolvePlanTest, MixesPcgAndExactSteps) {
