@@ -86,7 +86,7 @@ class BundleStructureTest : public testing::TestWithParam<int> {
   static void ExpectTable(const Program& program,
                           int slot,
                           const BlockTable& table,
-                          const HostArray<int32_t>& ids) {
+                          const InputArray<int32_t>& ids) {
     const auto& rows = program.residual_blocks();
     const auto num_rows = static_cast<int64_t>(rows.size());
     std::unordered_set<const ParameterBlock*> named;
