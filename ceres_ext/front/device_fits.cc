@@ -59,6 +59,10 @@ Status FitsOnMachine<Machine>::Start([[maybe_unused]] FitPiece* piece) {
                                                          piece->inputs(),
                                                          piece->input_bytes(),
                                                          machine_->stream()));
+    // Not every byte that is copied back is written: problems that are not
+    // fits, and gaps between arrays.
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->SetZero(piece->output_bytes(), outputs_.data()));
     __atomic_store_n(stop_.data(), 0, __ATOMIC_RELAXED);
     for (const int lanes : {8, 32}) {
       FitParams params =

@@ -130,8 +130,9 @@ class BatchSolve {
   static constexpr int64_t kMostPieces = 4;
   static constexpr int64_t kWindowsPerTask = 4;
 
-  // The same for fits. Copies are fast and waves of kernels short.
-  static constexpr int64_t kFitPieceBytes = int64_t{16} << 20;
+  // The same for fits. Buffers of all pieces stay with the process
+  // (BorrowedMachines::kMostIdleBytes).
+  static constexpr int64_t kFitPieceBytes = int64_t{8} << 20;
   static constexpr int64_t kFitsPerTask = 64;
 
   struct Fits {

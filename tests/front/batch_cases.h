@@ -163,6 +163,11 @@ inline std::vector<Case> SomeCases(int camera_size) {
     // Gauge freedom is held by the first camera.
     cases.back().camera_is_constant[0] = num_cameras > 1 ? 1 : 0;
   }
+  // Poses of known points, which are fits.
+  for (const int num_points : {40, 100}) {
+    cases.push_back(MakeCase(1, num_points, 1, camera_size, ++seed));
+    cases.back().point_is_constant.assign(num_points, 1);
+  }
   return cases;
 }
 

@@ -31,7 +31,7 @@ WindowCapacity SomeCapacity() {
   capacity.num_cameras = 30;
   capacity.num_points = 300;
   capacity.num_rows = 1500;
-  capacity.num_problems = 8;
+  capacity.num_problems = 9;
   capacity.num_submissions = 3;
   return capacity;
 }
@@ -182,8 +182,8 @@ TEST(WindowSolver, RefusesWhatExceedsTheCapacity) {
   expect_refused({good, MakeCase(6, 300, 6, 9, 2)},
                  "problem 1 has 1800 residual blocks, but the capacity is "
                  "1500");
-  expect_refused(std::vector<Case>(9, good),
-                 "the batch has 9 problems, but the capacity is 8");
+  expect_refused(std::vector<Case>(10, good),
+                 "the batch has 10 problems, but the capacity is 9");
   Batch foreign({good, good}, nullptr);
   foreign.camera_id[0] = 3;
   std::string error;
