@@ -158,7 +158,11 @@ def evaluate(
     apply_loss_function: if False, losses and weights are not applied.
 
     ValueError: options or arrays do not fit together, or the problem is being
-    solved. ArithmeticError: a residual block can't be evaluated, for example of a point at the optical centre of its camera.
+    solved. ArithmeticError: a residual block can't be evaluated, for example of a
+    point at the optical centre of its camera.
+
+        evaluation = ceres_ext.evaluate(problem, apply_loss_function=False)
+        errors = numpy.linalg.norm(evaluation.residuals[0], axis=1)  # pixels
     """
     return Evaluation(
         *_evaluate(
@@ -291,6 +295,9 @@ def covariance(
 
     ValueError: options, arrays or pairs do not fit together, or the problem is
     being solved. ArithmeticError: there is no covariance; the message says why.
+
+        found = ceres_ext.covariance(problem, [points], gauge="inner")
+        sigmas = numpy.sqrt(numpy.diagonal(found.diagonals[0], axis1=1, axis2=2))
     """
     gauges = ["as_given", "inner", "damped"]
     scales = ["a_priori", "a_posteriori"]
@@ -350,6 +357,8 @@ def read_bal(path: str | os.PathLike[str]) -> BalProblem:
     OSError: the file can't be opened. ValueError: it holds something else; the
     message names the line, or the array of .npz, what was expected there and
     what was found.
+
+        bal = ceres_ext.read_bal("problem-16-22106-pre.txt.bz2")
     """
     path = os.fspath(path)
     with open(path, "rb"):
@@ -366,5 +375,7 @@ def write_bal(path: str | os.PathLike[str], problem: BalProblem) -> None:
 
     TypeError, ValueError: the arrays are not a BAL problem. OSError: the file
     can't be written.
+
+        ceres_ext.write_bal("refined.npz", bal)
     """
     _write_bal(os.fspath(path), *problem)

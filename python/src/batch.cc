@@ -374,7 +374,13 @@ void AddBatch(nb::module_* module) {
       "then the number of blocks.\n"
       "options, values: as for solve(), for each problem.\n"
       "parameter_is_active, residual_is_active: for each call, a bool array,\n"
-      "true for blocks that take part, or None if all do.");
+      "true for blocks that take part, or None if all do.\n\n"
+      "TypeError, ValueError: an array has another type or shape, or options,\n"
+      "arrays and offsets do not fit together. A problem that fails raises\n"
+      "nothing; its summary says why.\n\n"
+      "    summary = ceres_ext.solve_batch(\n"
+      "        problem, [camera_begin, point_begin], [row_begin])\n"
+      "    print(summary.num_windows, summary.problems_per_second)");
   nb::class_<Solver>(*module,
                      "WindowSolver",
                      "Solves small problems as they arrive, in memory that is "

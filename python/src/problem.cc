@@ -788,7 +788,10 @@ void AddProblem(nb::module_* module) {
           "manifold: that of all blocks, or a list or tuple of n, None for "
           "those without.\n\n"
           "TypeError: an array has another type. ValueError: it has another "
-          "shape, is not C-contiguous or not writable.")
+          "shape, is not C-contiguous or not writable.\n\n"
+          "    points = problem.add_parameters(numpy.zeros((100, 3)))\n"
+          "    poses = problem.add_parameters(\n"
+          "        values, constant=numpy.arange(len(values)) == 0)")
       .def("add_residuals",
            &Problem::AddResiduals,
            "cost_function"_a.none(),

@@ -411,7 +411,9 @@ void AddSolve(nb::module_* module) {
       "ValueError: options or arrays do not fit together, or the problem is "
       "being solved. A solve that fails raises nothing: "
       "Summary.termination_type is FAILURE, Summary.message says why, and the "
-      "arrays are unchanged.");
+      "arrays are unchanged.\n\n"
+      "    summary = ceres_ext.solve(problem, max_num_iterations=20)\n"
+      "    print(summary.brief_report(), summary.path_reason)");
 }
 
 }  // namespace ceres_ext::python

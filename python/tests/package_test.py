@@ -104,6 +104,34 @@ def test_names_have_docstrings():
         assert "float64" in getattr(ceres_ext.ArrayProblem, name).__doc__
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ArrayProblem.add_parameters",
+        "ArrayProblem.add_residuals",
+        "ProductManifold",
+        "compile_cost_function",
+        "covariance",
+        "evaluate",
+        "print_progress",
+        "read_bal",
+        "solve",
+        "solve_batch",
+        "write_bal",
+        "colmap.bundle_adjustment",
+        "colmap.img_from_cam",
+        "colmap.read",
+        "colmap.write",
+    ],
+)
+def test_docstrings_have_an_example(name):
+    found = ceres_ext
+    for part in name.split("."):
+        found = getattr(found, part)
+    example = [line for line in found.__doc__.splitlines() if line[:4] == " " * 4]
+    assert re.search(rf"\b{part}\b", "\n".join(example)), found.__doc__
+
+
 def test_module_docstring_is_a_program(bal_path, monkeypatch):
     lines = ceres_ext.__doc__.splitlines()
     code = "\n".join(line[4:] for line in lines if line.startswith("    "))
