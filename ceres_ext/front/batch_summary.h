@@ -22,7 +22,7 @@ void Summarize(const TrustRegion& region,
                double fixed_cost,
                ProblemSummary* summary);
 
-// What of a problem varies, or depends on what varies.
+// Numbers of blocks that vary, and of what depends on them.
 struct ReducedSize {
   // input: the packed window.
   ReducedSize(const PackedWindow& window, const unsigned char* input);
