@@ -514,6 +514,8 @@ __global__ void __launch_bounds__(kFitBlock)
   Problem problem(params, record, memory);
   int num_rows = 0;
   const bool is_valid_here = !is_fit || problem.Load(&num_rows);
+  // The first lane reads the x that all lanes have loaded.
+  Team::Barrier();
   const bool is_valid = Team::Sum(is_valid_here ? 0.0 : 1.0) == 0.0;
   const auto num_active = static_cast<int32_t>(Team::Sum(num_rows));
   const bool is_solved = is_fit && is_valid && num_active > 0;

@@ -82,7 +82,7 @@ def test_the_package(tmp_path):
             "problem.add_residuals('PosePrior', pixels, [], rotation='MATRIX')",
             "rotation",
         ),
-        ("ceres_ext.compile_cost_function('', 'A', '2', [3])", "num_residuals"),
+        ("ceres_ext.compile_cost_function('', 'A', '2', [3])", "Argument 3"),
         ("own.host_only", "host_only"),
         ("summary.final_kost", "final_kost"),
     ],
