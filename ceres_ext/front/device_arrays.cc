@@ -63,9 +63,8 @@ Status HostCopies::Copy(bool on_device, int64_t n, const T** data) {
   }
   memory_.emplace_back(new unsigned char[n * sizeof(T)]);
   T* const to = reinterpret_cast<T*>(memory_.back().get());
-  const Status status = device_->machine->Download(n, *data, to);
-  *data = to;
-  return status;
+  const T* const from = std::exchange(*data, to);
+  return device_->machine->Download(n, from, to);
 }
 
 Status HostCopies::Setup(const ArrayProblem& problem,
