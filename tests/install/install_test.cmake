@@ -14,10 +14,13 @@ file(RENAME "${WORK_DIR}/installed" "${WORK_DIR}/moved")
 file(GLOB_RECURSE headers RELATIVE "${WORK_DIR}/moved/include"
      "${WORK_DIR}/moved/include/*")
 foreach(header IN LISTS headers)
-  # Those of cuda_kernels: a list in cmake/CeresExtInstall.cmake, which
-  # tests/layers holds against what public headers include.
-  if(NOT header MATCHES
-     "^(ceres_ext/[a-z_]+|cuda_kernels/[a-z_/]+|ceres(_plugin)?/.+)\\.(h|cuh)$")
+  # Those of solver and cuda_kernels: a list in cmake/CeresExtInstall.cmake,
+  # which tests/layers holds against what public headers include.
+  if(NOT
+     header
+     MATCHES
+     "^(ceres_ext/(solver/[a-z_/]+|[a-z_]+)|cuda_kernels/[a-z_/]+|ceres(_plugin)?/.+)\\.(h|cuh)$"
+  )
     message(FATAL_ERROR "${header} is installed but not public.")
   endif()
 endforeach()
