@@ -6,6 +6,8 @@
 //
 //   CERES_EXT_COMPILED_COST_FUNCTION(Functor, kNumResiduals, Ns...)
 //
+// and for nvcc ceres_ext/device_cost_function.cuh before that.
+//
 // Only plain structs and function pointers cross it, so that the library needs
 // no symbol of the package, whose symbols are hidden.
 
@@ -20,9 +22,6 @@
 #include "ceres/internal/parameter_dims.h"
 #include "ceres/internal/variadic_evaluate.h"
 #include "ceres_ext/device_cost_function.h"
-#ifdef __CUDACC__
-#include "ceres_ext/device_cost_function.cuh"
-#endif
 
 namespace ceres_ext::python {
 
