@@ -94,6 +94,9 @@ class BatchSolve {
         std::find(is_fit_.begin(), is_fit_.end(), 0) != is_fit_.end()) {
       RunPacked();
     }
+    for (Fits& piece : fit_pieces_) {
+      FinishFits(&piece);
+    }
     summary_->window_time_in_seconds =
         clock_->seconds() - start - summary_->pack_time_in_seconds;
     return true;
@@ -277,8 +280,12 @@ class BatchSolve {
         SolveFitsOnHost(piece);
       }
     }
+    // Windows use the same devices. Results of the host wait for the windows,
+    // so that nothing is written before the memory of a piece is there.
     for (Fits& piece : fit_pieces_) {
-      FinishFits(&piece);
+      if (piece.is_running) {
+        FinishFits(&piece);
+      }
     }
   }
 

@@ -89,7 +89,11 @@ CERES_EXT_WRAP(cudaFuncSetAttribute,
                (const void* kernel, cudaFuncAttribute attribute, int value),
                (kernel, attribute, value))
 CERES_EXT_WRAP(cudaGetDevice, (int* device), (device))
+CERES_EXT_WRAP(cudaDeviceSynchronize, (), ())
 CERES_EXT_WRAP(cudaGetDeviceCount, (int* count), (count))
+CERES_EXT_WRAP(cudaPointerGetAttributes,
+               (cudaPointerAttributes * attributes, const void* pointer),
+               (attributes, pointer))
 CERES_EXT_WRAP(cudaGetDeviceProperties,
                (cudaDeviceProp * properties, int device),
                (properties, device))
