@@ -223,25 +223,33 @@ ProblemBatch BatchOf(Windows* windows) {
   return batch;
 }
 
+// Sets the seconds and the summary of a run. False, with the reason on standard
+// error, if the batch is refused.
+bool Solve(const ceres::Solver::Options& options,
+           DeviceType device,
+           ProblemBatch* batch,
+           Run* run) {
+  Options ext_options;
+  ext_options.device = device;
+  ext_options.fallback = FALLBACK_REFUSE;
+  std::string error;
+  const double begin = Seconds();
+  if (!SolveBatch(options, ext_options, batch, &run->summary, &error)) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+    return false;
+  }
+  run->seconds = Seconds() - begin;
+  return true;
+}
+
 // The batch from its start.
 Run SolveAll(const Windows& start, DeviceType device) {
   Windows windows = start;
   ProblemBatch batch = BatchOf(&windows);
-  Options ext_options;
-  ext_options.device = device;
-  ext_options.fallback = FALLBACK_REFUSE;
   Run run;
-  std::string error;
-  const double begin = Seconds();
-  if (!SolveBatch(SolverOptions(FLAGS_threads),
-                  ext_options,
-                  &batch,
-                  &run.summary,
-                  &error)) {
-    std::fprintf(stderr, "%s\n", error.c_str());
+  if (!Solve(SolverOptions(FLAGS_threads), device, &batch, &run)) {
     return run;
   }
-  run.seconds = Seconds() - begin;
   const int64_t values = int64_t{9} * windows.size.num_cameras;
   for (int i = 0; i < windows.count; ++i) {
     run.mean_cost += run.summary.problems[i].final_cost / windows.count;
@@ -420,21 +428,10 @@ Run FitAll(const Curves& start, DeviceType device) {
   batch.num_problems = start.count;
   batch.parameter_begin = {start.curve_begin.data()};
   batch.residual_begin = {start.row_begin.data()};
-  Options ext_options;
-  ext_options.device = device;
-  ext_options.fallback = FALLBACK_REFUSE;
   Run run;
-  std::string error;
-  const double begin = Seconds();
-  if (!SolveBatch(CurveOptions(FLAGS_threads),
-                  ext_options,
-                  &batch,
-                  &run.summary,
-                  &error)) {
-    std::fprintf(stderr, "%s\n", error.c_str());
+  if (!Solve(CurveOptions(FLAGS_threads), device, &batch, &run)) {
     return run;
   }
-  run.seconds = Seconds() - begin;
   for (int i = 0; i < start.count; ++i) {
     run.mean_cost += run.summary.problems[i].final_cost / start.count;
     const double* const values = parameters.data();
