@@ -3,7 +3,8 @@
 # ceres_ext_add_test(NAME
 #   SOURCES file...        test sources, GoogleTest with its main linked in
 #   LIBRARIES target...    what is under test
-#   [LABELS label...]      ctest labels beside the area's folder name
+#   [LABELS label...]      ctest labels beside the area's folder name; gpu: of no
+#                          use without a GPU, and disabled by CERES_EXT_GPU_TESTS
 #   [ARGUMENTS arg...]     arguments of the test program
 #   [ENVIRONMENT K=V...]   environment of the test program
 #   [TIMEOUT seconds]      default 300
@@ -55,6 +56,10 @@ function(ceres_ext_add_test name)
       ${test}
       PROPERTIES LABELS "${area};${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
                  ENVIRONMENT "${environment}")
+    if("gpu" IN_LIST arg_LABELS AND NOT CERES_EXT_GPU_TESTS)
+      set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+      set_tests_properties(${test} PROPERTIES DISABLED ON)
+    endif()
     if(name MATCHES "_emulated$")
       set_tests_properties(
         ${test}

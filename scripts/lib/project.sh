@@ -32,13 +32,14 @@ main_preset() {
 }
 
 # build_preset PRESET [TARGET...]: configures, then builds the targets, or all
-# of them. CERES_EXT_WERROR, CERES_EXT_STUDIES: as the options of CMake; default
-# OFF, and as it was.
+# of them. CERES_EXT_WERROR, CERES_EXT_STUDIES, CERES_EXT_GPU_TESTS: as the options
+# of CMake; the default of the first is OFF, and of the others what it was.
 build_preset() {
   local preset="$1" targets=()
-  local arguments=("-DCERES_EXT_WERROR=${CERES_EXT_WERROR:-OFF}")
-  [[ -z "${CERES_EXT_STUDIES:-}" ]] ||
-    arguments+=("-DCERES_EXT_STUDIES=$CERES_EXT_STUDIES")
+  local arguments=("-DCERES_EXT_WERROR=${CERES_EXT_WERROR:-OFF}") option
+  for option in CERES_EXT_STUDIES CERES_EXT_GPU_TESTS; do
+    [[ -z "${!option:-}" ]] || arguments+=("-D$option=${!option}")
+  done
   shift
   (($# == 0)) || targets=(--target "$@")
   if [[ "$preset" == release || "$preset" == debug ]] && [[ -n "$NVCC" ]]; then
