@@ -352,6 +352,40 @@ Status MachineProblem<Machine>::SetupGeneralRows(
   return rows_.Setup(*builder_, machine_);
 }
 
+namespace {
+
+// Runs operations of one kind, on a device several small ones in one launch.
+template <typename P, typename Machine>
+class Together {
+ public:
+  explicit Together(Machine* machine) : machine_(machine) {}
+  Status Add(const P& params) {
+    constexpr int64_t kSmall = 1 << 18;
+    if (kIsHost<Machine> || params.size() > kSmall) {
+      return kernels::Run(params, machine_);
+    }
+    if (together_.num_parts == together_.kMost) {
+      CERES_EXT_RETURN_IF_ERROR(Finish());
+    }
+    together_.Add(params);
+    return {};
+  }
+  Status Finish() {
+    if (together_.num_parts == 0) {
+      return {};
+    }
+    const auto together = together_;
+    together_ = {};
+    return kernels::Run(together, machine_);
+  }
+
+ private:
+  Machine* const machine_;
+  kernels::TogetherParams<P> together_;
+};
+
+}  // namespace
+
 template <typename Machine>
 template <typename E, typename F, typename Function>
 Status MachineProblem<Machine>::ForEachFamily(E* e, F* f, Function&& fn) const {
@@ -371,23 +405,24 @@ Status MachineProblem<Machine>::Gather(const double* vector,
                                        double padding,
                                        double* e,
                                        double* f) const {
-  return ForEachFamily(
+  Together<kernels::GatherTangentParams, Machine> gather(machine_);
+  CERES_EXT_RETURN_IF_ERROR(ForEachFamily(
       e, f, [&](const kernels::BlockTableRef& table, double* padded) {
-        return kernels::Run(
-            kernels::GatherTangentParams{table, vector, padding, padded},
-            machine_);
-      });
+        return gather.Add({table, vector, padding, padded});
+      }));
+  return gather.Finish();
 }
 
 template <typename Machine>
 Status MachineProblem<Machine>::Scatter(const double* e,
                                         const double* f,
                                         double* vector) const {
-  return ForEachFamily(
+  Together<kernels::ScatterTangentParams, Machine> scatter(machine_);
+  CERES_EXT_RETURN_IF_ERROR(ForEachFamily(
       e, f, [&](const kernels::BlockTableRef& table, const double* padded) {
-        return kernels::Run(
-            kernels::ScatterTangentParams{table, padded, vector}, machine_);
-      });
+        return scatter.Add({table, padded, vector});
+      }));
+  return scatter.Finish();
 }
 
 template <typename Machine>

@@ -3,7 +3,6 @@
 #include "ceres_ext/front/device_fits.h"
 
 #include <string>
-#include <vector>
 
 #include "ceres_ext/solver/fit/fit.h"
 #include "cuda_kernels/machine/cuda_queue.h"
@@ -12,17 +11,6 @@ namespace ceres_ext {
 
 using kernels::Status;
 using kernels::StatusCode;
-
-template <typename Machine>
-FitsOnMachine<Machine>::~FitsOnMachine() {
-  if constexpr (!kIsHost<Machine>) {
-    // This call makes the device current.
-    machine_->ForgetIfLost();
-    if (!machine_->context()->IsAlive()) {
-      events_.Forget();
-    }
-  }
-}
 
 template <typename Machine>
 Status FitsOnMachine<Machine>::Reserve([[maybe_unused]] int64_t input_bytes,
@@ -34,14 +22,7 @@ Status FitsOnMachine<Machine>::Reserve([[maybe_unused]] int64_t input_bytes,
     CERES_EXT_RETURN_IF_ERROR(current.status());
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(input_bytes, &inputs_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(output_bytes, &outputs_));
-    if (stop_.data() == nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(events_.Setup(1));
-      CERES_EXT_RETURN_IF_ERROR(
-          machine_->Upload(std::vector<int32_t>{1}, &one_));
-      CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&is_done_));
-      CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&stop_));
-    }
-    return {};
+    return work_.Setup();
   }
 }
 
@@ -63,12 +44,12 @@ Status FitsOnMachine<Machine>::Start([[maybe_unused]] FitPiece* piece) {
     // fits, and gaps between arrays.
     CERES_EXT_RETURN_IF_ERROR(
         machine_->SetZero(piece->output_bytes(), outputs_.data()));
-    __atomic_store_n(stop_.data(), 0, __ATOMIC_RELAXED);
+    CERES_EXT_RETURN_IF_ERROR(work_.Begin());
     for (const int lanes : {8, 32}) {
       FitParams params =
           piece->ParamsOnDevice(lanes, inputs_.data(), outputs_.data());
       if (params.options.stop != nullptr) {
-        params.options.stop = stop_.data();
+        params.options.stop = work_.stop();
       }
       if (params.num_fits == 0) {
         continue;
@@ -83,10 +64,7 @@ Status FitsOnMachine<Machine>::Start([[maybe_unused]] FitPiece* piece) {
     }
     CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
         piece->outputs(), outputs_.data(), piece->output_bytes()));
-    __atomic_store_n(is_done_.data(), 0, __ATOMIC_RELAXED);
-    CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
-        is_done_.data(), one_.data(), sizeof(int32_t)));
-    return events_.Record(0, machine_->stream());
+    return work_.End();
   }
 }
 
@@ -95,9 +73,7 @@ bool FitsOnMachine<Machine>::IsDone() const {
   if constexpr (kIsHost<Machine>) {
     return true;
   } else {
-    const KeepCurrentDevice<Machine> keep;
-    return __atomic_load_n(is_done_.data(), __ATOMIC_ACQUIRE) != 0 ||
-           !machine_->context()->IsAlive();
+    return work_.IsDone();
   }
 }
 
@@ -108,13 +84,15 @@ Status FitsOnMachine<Machine>::Wait() {
   } else {
     const CurrentMachine<Machine> current(machine_);
     CERES_EXT_RETURN_IF_ERROR(current.status());
-    return events_.Wait(0);
+    return work_.Wait();
   }
 }
 
 template <typename Machine>
 void FitsOnMachine<Machine>::Stop() {
-  __atomic_store_n(stop_.data(), 1, __ATOMIC_RELAXED);
+  if constexpr (!kIsHost<Machine>) {
+    work_.Stop();
+  }
 }
 
 template class FitsOnMachine<DeviceMachine>;

@@ -11,8 +11,8 @@
 
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/front/fit_piece.h"
+#include "ceres_ext/front/queued_work.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/machine/cuda_context.h"
 
 namespace ceres_ext {
 
@@ -21,12 +21,8 @@ namespace ceres_ext {
 template <typename Machine>
 class FitsOnMachine {
  public:
-  explicit FitsOnMachine(Machine* machine) : machine_(machine) {}
-
-  // Nothing may be running. The device stays current.
-  ~FitsOnMachine();
-  FitsOnMachine(const FitsOnMachine&) = delete;
-  FitsOnMachine& operator=(const FitsOnMachine&) = delete;
+  explicit FitsOnMachine(Machine* machine)
+      : machine_(machine), work_(machine) {}
 
   // Allocates memory for pieces of so many bytes.
   kernels::Status Reserve(int64_t input_bytes, int64_t output_bytes);
@@ -45,18 +41,11 @@ class FitsOnMachine {
  private:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
-  template <typename T>
-  using Result = typename Machine::template Result<T>;
 
   Machine* const machine_;
   Buffer<unsigned char> inputs_;
   Buffer<unsigned char> outputs_;
-  // Page-locked flags. The host writes stop_. After the results, the device
-  // copies one_ to is_done_.
-  Result<int32_t> stop_;
-  Result<int32_t> is_done_;
-  Buffer<int32_t> one_;
-  std::conditional_t<kIsHost<Machine>, NoDevice, kernels::CudaEvents> events_;
+  std::conditional_t<kIsHost<Machine>, NoQueuedWork, QueuedWork<Machine>> work_;
 };
 
 using DeviceFits = FitsOnMachine<DeviceMachine>;

@@ -12,17 +12,6 @@ namespace ceres_ext {
 using kernels::Status;
 
 template <typename Machine>
-WindowsOnMachine<Machine>::~WindowsOnMachine() {
-  if constexpr (!kIsHost<Machine>) {
-    // This call makes the device current.
-    machine_->ForgetIfLost();
-    if (!machine_->context()->IsAlive()) {
-      events_.Forget();
-    }
-  }
-}
-
-template <typename Machine>
 auto WindowsOnMachine<Machine>::MakeGroups(
     const WindowPiece& piece, [[maybe_unused]] bool may_share) const
     -> std::vector<Group> {
@@ -100,20 +89,6 @@ int64_t WindowsOnMachine<Machine>::MaxSharedScratch() const {
 }
 
 template <typename Machine>
-Status WindowsOnMachine<Machine>::SetupFlags() {
-  if constexpr (!kIsHost<Machine>) {
-    if (stop_.data() == nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(events_.Setup(1));
-      CERES_EXT_RETURN_IF_ERROR(
-          machine_->Upload(std::vector<int32_t>{1}, &one_));
-      CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&is_done_));
-      return machine_->AllocateResult(&stop_);
-    }
-  }
-  return {};
-}
-
-template <typename Machine>
 Status WindowsOnMachine<Machine>::Reserve(
     [[maybe_unused]] const WindowBounds& bounds) {
   if constexpr (kIsHost<Machine>) {
@@ -138,7 +113,7 @@ Status WindowsOnMachine<Machine>::Reserve(
                      std::min(bounds.num_problems, num_multiprocessors / 2),
                  MaxSharedScratch()));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(reserved_scratch_, &scratch_));
-    return SetupFlags();
+    return work_.Setup();
   }
 }
 
@@ -181,11 +156,10 @@ Status WindowsOnMachine<Machine>::Start(
         machine_->Allocate(static_cast<int64_t>(groups.size()), &queues_));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->SetZero(queues_.size(), queues_.data()));
-    CERES_EXT_RETURN_IF_ERROR(SetupFlags());
-    __atomic_store_n(stop_.data(), 0, __ATOMIC_RELAXED);
+    CERES_EXT_RETURN_IF_ERROR(work_.Begin());
     SolveWindowsParams params;
     params.options = options;
-    params.options.stop = stop_.data();
+    params.options.stop = work_.stop();
     params.losses = losses_.data();
     params.inputs = inputs_.data();
     params.outputs = outputs_.data();
@@ -208,11 +182,8 @@ Status WindowsOnMachine<Machine>::Start(
     if (piece->is_page_locked()) {
       CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
           piece->outputs(), outputs_.data(), piece->output_bytes()));
-      __atomic_store_n(is_done_.data(), 0, __ATOMIC_RELAXED);
-      CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
-          is_done_.data(), one_.data(), sizeof(int32_t)));
     }
-    return events_.Record(0, machine_->stream());
+    return work_.End(/*with_flag=*/piece->is_page_locked());
   }
 }
 
@@ -221,9 +192,7 @@ bool WindowsOnMachine<Machine>::IsDone() const {
   if constexpr (kIsHost<Machine>) {
     return true;
   } else {
-    const KeepCurrentDevice<Machine> keep;
-    return __atomic_load_n(is_done_.data(), __ATOMIC_ACQUIRE) != 0 ||
-           !machine_->context()->IsAlive();
+    return work_.IsDone();
   }
 }
 
@@ -234,7 +203,7 @@ Status WindowsOnMachine<Machine>::Wait([[maybe_unused]] WindowPiece* piece) {
   } else {
     const CurrentMachine<Machine> current(machine_);
     CERES_EXT_RETURN_IF_ERROR(current.status());
-    CERES_EXT_RETURN_IF_ERROR(events_.Wait(0));
+    CERES_EXT_RETURN_IF_ERROR(work_.Wait());
     return piece->is_page_locked()
                ? Status()
                : machine_->Download(
@@ -244,7 +213,9 @@ Status WindowsOnMachine<Machine>::Wait([[maybe_unused]] WindowPiece* piece) {
 
 template <typename Machine>
 void WindowsOnMachine<Machine>::Stop() {
-  __atomic_store_n(stop_.data(), 1, __ATOMIC_RELAXED);
+  if constexpr (!kIsHost<Machine>) {
+    work_.Stop();
+  }
 }
 
 template class WindowsOnMachine<DeviceMachine>;

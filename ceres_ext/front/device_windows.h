@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ceres_ext/base/machines.h"
+#include "ceres_ext/front/queued_work.h"
 #include "ceres_ext/front/window_bounds.h"
 #include "ceres_ext/front/window_piece.h"
 #include "ceres_ext/solver/trust_region.h"
@@ -18,7 +19,6 @@
 #include "ceres_ext/solver/window/window_arena.h"
 #include "ceres_ext/solver/window/window_cuda.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
@@ -28,12 +28,8 @@ namespace ceres_ext {
 template <typename Machine>
 class WindowsOnMachine {
  public:
-  explicit WindowsOnMachine(Machine* machine) : machine_(machine) {}
-
-  // Nothing may be running. The device stays current.
-  ~WindowsOnMachine();
-  WindowsOnMachine(const WindowsOnMachine&) = delete;
-  WindowsOnMachine& operator=(const WindowsOnMachine&) = delete;
+  explicit WindowsOnMachine(Machine* machine)
+      : machine_(machine), work_(machine) {}
 
   // Allocates all memory that windows within the bounds need.
   kernels::Status Reserve(const WindowBounds& bounds);
@@ -70,13 +66,8 @@ class WindowsOnMachine {
   // Reserve has taken, otherwise 512 MB or a quarter of the machine's limit.
   int64_t MaxSharedScratch() const;
 
-  kernels::Status SetupFlags();
-
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
-  template <typename T>
-  using Result = typename Machine::template Result<T>;
-
   Machine* const machine_;
   Buffer<kernels::RobustLoss> losses_;
   Buffer<WindowRecord> records_;
@@ -85,12 +76,7 @@ class WindowsOnMachine {
   int64_t reserved_scratch_ = 0;  // in doubles; 0 without Reserve
   Buffer<double> scratch_;
   Buffer<int32_t> queues_;
-  // Page-locked flags. The host writes stop_. After the results, the device
-  // copies one_ to is_done_.
-  Result<int32_t> stop_;
-  Result<int32_t> is_done_;
-  Buffer<int32_t> one_;
-  std::conditional_t<kIsHost<Machine>, NoDevice, kernels::CudaEvents> events_;
+  std::conditional_t<kIsHost<Machine>, NoQueuedWork, QueuedWork<Machine>> work_;
 };
 
 using DeviceWindows = WindowsOnMachine<DeviceMachine>;

@@ -73,7 +73,7 @@ std::vector<uint8_t> IndependentSet(const ProblemRows& rows, int max_size) {
 bool IsIndependentSet(const ProblemRows& rows,
                       const std::vector<uint8_t>& is_marked,
                       kernels::HostContext* context) {
-  constexpr int64_t kRowsPerTask = 1 << 14;
+  constexpr int64_t kRowsPerTask = 1 << 12;
   std::atomic<bool> is_independent{true};
   context->ParallelFor(
       rows.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {

@@ -14,8 +14,9 @@ namespace ceres_ext {
 namespace {
 
 constexpr int kPointSize = 3;
-// Residual blocks that a thread reads in one go. Views are numbered once for
-// each, so there are as few as keep the threads busy.
+// Residual blocks that a thread reads in one go, of a few and of many. Views
+// are numbered once for each, so there are as few as keep the threads busy.
+constexpr int64_t kFewRowsPerTask = 1 << 12;
 constexpr int64_t kRowsPerTask = 1 << 16;
 constexpr int64_t kLeastRowsOfAView = 4;
 constexpr int32_t kNoView = -1;
@@ -157,15 +158,17 @@ bool FindViews(const ProblemRows& problem,
                ViewStructure* views,
                std::string* reason) {
   const int64_t n = rows.size;
+  const int64_t rows_per_task =
+      n <= 4 * kRowsPerTask ? kFewRowsPerTask : kRowsPerTask;
   // For each row its view in the task, and its point.
   kernels::HostBuffer<int32_t> view_of;
   kernels::HostBuffer<int32_t> point_of;
   Allocate(n, &view_of);
   Allocate(n, &point_of);
   std::vector<Task> tasks(
-      static_cast<size_t>((n + kRowsPerTask - 1) / kRowsPerTask));
-  context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    Task* const task = &tasks[static_cast<size_t>(begin / kRowsPerTask)];
+      static_cast<size_t>((n + rows_per_task - 1) / rows_per_task));
+  context->ParallelFor(n, rows_per_task, [&](int64_t begin, int64_t end) {
+    Task* const task = &tasks[static_cast<size_t>(begin / rows_per_task)];
     FoundViews found;
     for (int64_t k = begin; k < end; ++k) {
       const Row row = ReadRow(problem, is_eliminated, use_schur, rows[k]);
@@ -217,8 +220,8 @@ bool FindViews(const ProblemRows& problem,
     for (const Task& task : tasks) {
       first.push_back(first.back() + task.num_rows);
     }
-    context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
-      const auto t = static_cast<size_t>(begin / kRowsPerTask);
+    context->ParallelFor(n, rows_per_task, [&](int64_t begin, int64_t end) {
+      const auto t = static_cast<size_t>(begin / rows_per_task);
       int64_t to = first[t];
       for (int64_t k = begin; k < end; ++k) {
         const int32_t view = view_of.data()[k];
@@ -245,7 +248,7 @@ bool FindViews(const ProblemRows& problem,
     }
   }
   general_rows->resize(static_cast<size_t>(n));
-  context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+  context->ParallelFor(n, rows_per_task, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       (*general_rows)[static_cast<size_t>(k)] = rows[k];
     }

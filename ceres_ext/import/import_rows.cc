@@ -29,7 +29,7 @@ constexpr int kNumKinds = 2;  // of BatchModelKind
 constexpr int32_t kNone = -1;
 constexpr int8_t kOtherRow = -1;
 // Residual blocks that a thread reads in one go.
-constexpr int64_t kRowsPerTask = 1 << 14;
+constexpr int64_t kRowsPerTask = 1 << 12;
 constexpr int64_t kBlocksPerTask = 1 << 12;
 
 // Blocks of a family: those that vary in the order of the state, then the

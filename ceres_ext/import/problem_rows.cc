@@ -9,7 +9,7 @@
 namespace ceres_ext {
 
 void ProblemRows::ReadBlocks(kernels::HostContext* context) {
-  constexpr int64_t kRowsPerTask = 1 << 14;
+  constexpr int64_t kRowsPerTask = 1 << 12;
   const int64_t n = size();
   const auto allocate = [](int64_t size, auto* buffer) {
     if (!buffer->Allocate(size).ok()) {

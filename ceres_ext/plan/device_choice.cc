@@ -39,9 +39,10 @@ constexpr int kDevicePassesBesidePcg = 6;
 // 1,029 to 46,122 observations (docs/measurements/everyday.md).
 constexpr double kHostSecondsPerValue = 1.0e-9;
 // Threads share it out less well the more there are: 16 take a ninth. Waking
-// them, and what one does alone, a step.
+// them, and what one does alone, a step, by the root of their number: on 16
+// threads ten models of everyday sizes took 1 ms a step more than that.
 constexpr double kHostThreadsExponent = 0.8;
-constexpr double kHostSecondsPerStep = 1e-4;
+constexpr double kHostSecondsPerStep = 2.5e-4;
 
 // A pass on an H200, docs/measurements/gpu.md: the product of stored double
 // blocks is 2.73 ms an iteration with 696 M values, and an iteration with 36 k
@@ -52,10 +53,11 @@ constexpr double kDeviceSecondsPerPass = 48e-6;
 constexpr double kUploadSecondsPerValue = 8e-10;
 // Making a context, and the set-up of a solve with one: the first solve of a
 // process took 0.2 to 0.3 s more than the next
-// (docs/measurements/comparison.md), and that of everyday models took 3 to 6 ms
+// (docs/measurements/comparison.md), and that of everyday models took 3.5 to
+// 7 ms on 16 threads, half of it what a solve on the host takes too
 // (docs/measurements/everyday.md).
 constexpr double kContextSeconds = 0.2;
-constexpr double kDeviceSetupSeconds = 0.004;
+constexpr double kDeviceSetupSeconds = 0.003;
 
 // The share of a pass that arithmetic in double takes on an H200, where a
 // double takes as long as two floats: 4 operations a stored value at 33.5e12 a
@@ -80,12 +82,12 @@ constexpr double kHostSetupsPerStep = 1.0;
 
 // The same on an H200: S takes 5 ms at 5 M observations of 9 columns and tracks
 // of 6 (docs/measurements/gpu.md). Launches and the set-up of everyday models,
-// on an H100: 0.3 to 0.4 ms a step of 177 columns, 2 ms, and where there are
-// pairs, which the host lists, 8 ms for 280 k values.
+// on an H200: 0.49 ms a step of 177 columns in all, 2 ms, and where there are
+// pairs, which the host lists, 3 ms for 280 k values and 47 ms for 5 M.
 constexpr double kDeviceSecondsPerCouplingProduct = 3.5e-12;
 constexpr double kDeviceSecondsPerExactStep = 0.25e-3;
 constexpr double kDeviceSecondsOfSetup = 2e-3;
-constexpr double kDeviceSetupSecondsPerValueOfPairs = 3e-8;
+constexpr double kDeviceSetupSecondsPerValueOfPairs = 1e-8;
 
 // Rows of an eliminated block and columns of the rest of a row, if they were
 // not counted.
@@ -213,7 +215,7 @@ SolveWork EstimateWork(int64_t num_values,
 }
 
 double EstimateHostSeconds(const SolveWork& work) {
-  return work.num_steps * kHostSecondsPerStep +
+  return work.num_steps * kHostSecondsPerStep * std::sqrt(work.num_threads) +
          StepsSeconds(work,
                       kPassesBesidePcg,
                       HostPassSeconds(work),

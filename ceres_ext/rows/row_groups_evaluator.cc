@@ -18,7 +18,7 @@ using kernels::Status;
 
 namespace {
 
-constexpr int64_t kRowsPerTask = 1 << 14;
+constexpr int64_t kRowsPerTask = 1 << 12;
 
 }  // namespace
 

@@ -27,7 +27,7 @@ bool HasContext(int cuda_device) {
 double NumCouplings(const ProblemStructure& structure,
                     kernels::HostContext* context) {
   constexpr int64_t kMany = 1 << 23;
-  constexpr int64_t kRowsPerTask = 1 << 14;
+  constexpr int64_t kRowsPerTask = 1 << 12;
   int64_t num_blocks = 0;
   for (const BlockTable& table : structure.e) {
     num_blocks += table.size();

@@ -222,7 +222,7 @@ void Session<Machine>::FinishSetup() {
     const CurrentMachine<Machine> current(machine_);
     // So is memory of the previous session that this one has not requested;
     // memory that it has taken is reused.
-    machine_->context()->ReleaseKeptMemory();
+    machine_->context()->ReleaseKeptMemory(kernels::CudaContext::kAlwaysKept);
     machine_->context()->KeepMemory(true);
   }
   record_->memory_bytes = peak_bytes();

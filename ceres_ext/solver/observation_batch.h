@@ -264,7 +264,8 @@ class ObservationBatch final : public Batch, public SchurContribution {
     if constexpr (kHasSchur && !std::is_same_v<Machine, kernels::HostMachine>) {
       of_scratch = kernels::ScratchBytes<Source>(
           index_.num_observations,
-          forecast.num_couplings / kernels::kCouplingChunk);
+          forecast.num_couplings /
+              kernels::CouplingChunkSize(forecast.num_couplings));
     }
     *bytes += of_scratch;
     // The scratch is taken when the index has been built.

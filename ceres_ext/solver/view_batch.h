@@ -10,6 +10,7 @@
 #ifndef CERES_EXT_SOLVER_VIEW_BATCH_H_
 #define CERES_EXT_SOLVER_VIEW_BATCH_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -238,6 +239,12 @@ class ViewBatch final : public Batch, public SchurContribution {
           ++of_view.back().size;
         }
       }
+      size_t most = 1;
+      for (const auto& of_view : cells) {
+        most = std::max(most, of_view.size());
+      }
+      builder->Reserve(
+          e_family_, index_.num_observations, static_cast<int64_t>(most));
       return ForEachObservation(
           index_, machine_, [&](int32_t k, int32_t point, int32_t view) {
             builder->AddRow(batch, k, {e_family_, point}, cells[view]);

@@ -41,11 +41,18 @@ bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
   }
   const std::set<double*>& first_group =
       ordering->group_to_elements().begin()->second;
-  is_eliminated->clear();
-  for (const auto* block : program.parameter_blocks()) {
-    auto* state = const_cast<double*>(block->user_state());
-    is_eliminated->push_back(first_group.count(state) > 0 ? 1 : 0);
-  }
+  constexpr int64_t kBlocksPerTask = 1 << 10;
+  const auto& blocks = program.parameter_blocks();
+  is_eliminated->resize(blocks.size());
+  context->ParallelFor(
+      static_cast<int64_t>(blocks.size()),
+      kBlocksPerTask,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          auto* state = const_cast<double*>(blocks[i]->user_state());
+          (*is_eliminated)[i] = first_group.count(state) > 0 ? 1 : 0;
+        }
+      });
   if (!IsIndependentSet(rows, *is_eliminated, context)) {
     *reason =
         "the first group of linear_solver_ordering is not an independent set";

@@ -734,7 +734,7 @@ inline constexpr int kMinCouplingBlocks =
     : IsRecomputed<Source>::value                                        ? 4
                                                                          : 5;
 
-// The sums of chunks of blocks of more than kCouplingChunk couplings, to partial,
+// The sums of chunks of blocks of more than chunk_size() couplings, to partial,
 // F * F each, and all other blocks of S, with the zeros between blocks where S is
 // dense.
 // Mapping: one warp per chunk or block. Order: SumCouplings.
@@ -759,6 +759,7 @@ __global__ void __launch_bounds__(
   if (task >= couplings.num_chunks + couplings.num_blocks) {
     return;  // The whole warp leaves; no barrier of the block follows.
   }
+  const int64_t chunk_size = couplings.chunk_size();
   const bool is_chunk = task < couplings.num_chunks;
   const int64_t block =
       is_chunk ? couplings.chunk[task].block : task - couplings.num_chunks;
@@ -768,13 +769,13 @@ __global__ void __launch_bounds__(
   const int32_t j = couplings.column[block];
   if (is_chunk) {
     begin = couplings.chunk[task].begin;
-    end = end - begin < kCouplingChunk ? end : begin + kCouplingChunk;
+    end = end - begin < chunk_size ? end : begin + chunk_size;
   }
   if (!is_chunk && p.target.row_begin == nullptr) {
     StoreZerosBefore(p, block, i, j);
   }
   // One condition, so that bounds and cameras are read at the same time.
-  if ((i == j) | (end - begin > kCouplingChunk)) {
+  if ((i == j) | (end - begin > chunk_size)) {
     if (i == j) {
       StoreDiagonalBlock(p, block, i);
     }
@@ -817,7 +818,7 @@ __global__ void __launch_bounds__(
     return;  // As above.
   }
   const int64_t num_chunks =
-      CeilDivide(couplings.coupling_begin[block + 1] - begin, kCouplingChunk);
+      CeilDivide(couplings.coupling_begin[block + 1] - begin, couplings.chunk_size());
   Stage* const stage = &stages[warp];
   for (int q = static_cast<int>(threadIdx.x) % kWarpSize; q < F * F;
        q += kWarpSize) {

@@ -199,6 +199,8 @@ CERES_EXT_RUN(ModelCostChangeParams)
 // ops/block_table.h
 CERES_EXT_RUN(GatherTangentParams)
 CERES_EXT_RUN(ScatterTangentParams)
+CERES_EXT_RUN(TogetherParams<GatherTangentParams>)
+CERES_EXT_RUN(TogetherParams<ScatterTangentParams>)
 CERES_EXT_RUN(GatherStateParams)
 CERES_EXT_RUN(UniformBlockTableParams)
 CERES_EXT_RUN(GatherTuplesParams<1>)

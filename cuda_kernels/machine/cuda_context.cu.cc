@@ -25,6 +25,9 @@ namespace {
 constexpr int64_t kStagedBytes = int64_t{16} << 20;
 constexpr int64_t kStageBytes = int64_t{2} << 20;
 constexpr int kNumStages = 4;
+// A copy that waits, at most, and all of them.
+constexpr int64_t kMostWaiting = int64_t{1} << 20;
+constexpr int64_t kWaitingRoom = int64_t{4} << 20;
 
 // Results that are made at once.
 constexpr int kResultsPerPage = 64;
@@ -222,6 +225,8 @@ bool CudaContext::IsAlive() const {
 void CudaContext::Forget() {
   is_forgotten_ = true;
   static_cast<void>(stages_.release());
+  static_cast<void>(waiting_.release());
+  waiting_bytes_ = 0;
   for (PageLockedBuffer& page : result_pages_) {
     static_cast<void>(page.release());
   }
@@ -235,14 +240,13 @@ Status CudaContext::SynchronizeDevice() const {
 
 Status CudaContext::Synchronize() const {
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
+  waiting_bytes_ = 0;
   return Status();
 }
 
 Status CudaContext::CheckLimit(int64_t num_bytes) const {
-  int64_t others = ProcessBytes(options_.device) - used_bytes_;
-  for (const auto& [kept_bytes, data] : kept_memory_) {
-    others -= kept_bytes;
-  }
+  const int64_t others =
+      ProcessBytes(options_.device) - used_bytes_ - kept_bytes_;
   if (num_bytes <= Limit() - others) {
     return {};
   }
@@ -282,6 +286,7 @@ Status CudaContext::Allocate(int64_t num_bytes, void** data) {
   if (kept != kept_memory_.end()) {
     *data = kept->second;
     kept_memory_.erase(kept);
+    kept_bytes_ -= num_bytes;
   } else {
     Status status = AllocateNew(num_bytes, data);
     if (status.code == StatusCode::kOutOfMemory && !kept_memory_.empty()) {
@@ -333,9 +338,13 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
   if (is_counting_memory) {
     return;
   }
-  if (keeps_memory_) {
+  if (keeps_memory_ || num_bytes <= kAlwaysKept) {
+    if (!keeps_memory_) {
+      ReleaseKeptMemory(kAlwaysKept - num_bytes);
+    }
     try {
       kept_memory_.emplace(num_bytes, data);
+      kept_bytes_ += num_bytes;
       return;
     } catch (const std::bad_alloc&) {
       // There is nowhere to write it down.
@@ -348,17 +357,13 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
 }
 
 void CudaContext::ReleaseKeptMemory(int64_t max_bytes) {
-  int64_t kept_bytes = 0;
-  for (const auto& [num_bytes, data] : kept_memory_) {
-    kept_bytes += num_bytes;
-  }
   // The largest first: it takes as long to get a small one back.
-  while (kept_bytes > max_bytes) {
+  while (kept_bytes_ > max_bytes) {
     const auto last = std::prev(kept_memory_.end());
     if (!is_forgotten_) {
       Ignore(cudaFree(last->second));
     }
-    kept_bytes -= last->first;
+    kept_bytes_ -= last->first;
     ProcessBytes(options_.device) -= last->first;
     kept_memory_.erase(last);
   }
@@ -406,6 +411,18 @@ bool CudaContext::HasStages() const {
     return true;
   }
   return false;  // There is another way.
+}
+
+void* CudaContext::WaitingRoom(int64_t num_bytes) const {
+  if (num_bytes > kMostWaiting ||
+      (waiting_ == nullptr &&
+       !AllocatePageLocked(kWaitingRoom, &waiting_).ok()) ||
+      (waiting_bytes_ + num_bytes > kWaitingRoom && !Synchronize().ok())) {
+    return nullptr;
+  }
+  void* const room = static_cast<char*>(waiting_.get()) + waiting_bytes_;
+  waiting_bytes_ += num_bytes;
+  return room;
 }
 
 // Piece i goes through stage i % kNumStages, which one thread owns.
@@ -462,6 +479,11 @@ Status CudaContext::CopyToDevice(void* device,
   if (num_bytes <= 0 || is_counting_memory) {
     return Status();
   }
+  if (void* const room = WaitingRoom(num_bytes); room != nullptr) {
+    std::memcpy(room, host, static_cast<size_t>(num_bytes));
+    copied_bytes_ += num_bytes;
+    return QueueCopy(device, room, num_bytes, cudaMemcpyHostToDevice, stream_);
+  }
   const Status status =
       num_bytes >= kStagedBytes && HasStages()
           ? CopyStaged(static_cast<char*>(device),
@@ -482,6 +504,12 @@ Status CudaContext::CopyToHost(void* host,
   }
   if (is_counting_memory) {
     std::memset(host, 0, static_cast<size_t>(num_bytes));
+    return Status();
+  }
+  if (void* const room = WaitingRoom(num_bytes); room != nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(QueueCopyToHost(room, device, num_bytes));
+    CERES_EXT_RETURN_IF_ERROR(Synchronize());
+    std::memcpy(host, room, static_cast<size_t>(num_bytes));
     return Status();
   }
   CERES_EXT_RETURN_IF_ERROR(QueueCopyToHost(host, device, num_bytes));

@@ -141,8 +141,10 @@ class CudaContext {
   void Free(void* data, int64_t num_bytes);
   // If true, freed memory stays with the context for the next request of as
   // many bytes, or is released if another request finds no memory; it counts
-  // for memory_limit. False: what is freed goes back to the device.
+  // for memory_limit. False: what is freed goes back to the device, all but
+  // kAlwaysKept bytes.
   void KeepMemory(bool keep) { keeps_memory_ = keep; }
+  static constexpr int64_t kAlwaysKept = int64_t{32} << 20;
   // Gives back what was kept and has not been asked for, all but max_bytes.
   void ReleaseKeptMemory(int64_t max_bytes = 0);
 
@@ -154,8 +156,8 @@ class CudaContext {
   void FreeResult(void* data);
   Status ReadResult(const void* data, int64_t num_bytes, void* to) const;
 
-  // Large arrays pass through page-locked memory on several threads. One thread
-  // at a time may copy.
+  // Large arrays pass through page-locked memory on several threads, small ones
+  // wait there until the stream takes them. One thread at a time may copy.
   Status CopyToDevice(void* device, const void* host, int64_t num_bytes) const;
   Status CopyToHost(void* host, const void* device, int64_t num_bytes) const;
   Status SetBytes(void* device, int value, int64_t num_bytes) const;
@@ -193,6 +195,9 @@ class CudaContext {
   // The memory and events of a staged copy, taken at the first one. Returns
   // false if they are not available.
   bool HasStages() const;
+  // Where a copy of so many bytes can wait in page-locked memory; null:
+  // nowhere.
+  void* WaitingRoom(int64_t num_bytes) const;
   Status CopyStaged(char* device, const char* host, int64_t num_bytes) const;
 
   friend class CountMemory;
@@ -211,6 +216,7 @@ class CudaContext {
   std::string device_name_;
   bool keeps_memory_ = false;
   std::multimap<int64_t, void*> kept_memory_;  // by bytes
+  int64_t kept_bytes_ = 0;
   int64_t used_bytes_ = 0;
   int64_t peak_bytes_ = 0;
   mutable int64_t copied_bytes_ = 0;
@@ -218,6 +224,9 @@ class CudaContext {
   std::vector<void*> free_results_;  // with room for all that there are
   mutable PageLockedBuffer stages_;
   mutable CudaEvents stage_events_;
+  // Copies that wait, one after the other until the stream is waited for.
+  mutable PageLockedBuffer waiting_;
+  mutable int64_t waiting_bytes_ = 0;
 };
 
 }  // namespace ceres_ext::kernels

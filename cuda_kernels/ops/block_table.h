@@ -6,6 +6,7 @@
 //   GatherState                     state -> blocks
 //   GatherTuples                    measurements -> order of an index
 //   Plus                            state + delta
+//   Together                        several of these in one launch
 //
 // Vector operations (ops/vector_operation.h) without sums: the same bits on
 // every machine.
@@ -178,6 +179,35 @@ struct PlusParams {
     double* y = state_plus_delta + state_offset;
     for (int i = 0; i < table.ambient_size; ++i) {
       y[i] = i < columns ? x[i] + d[i] : x[i];
+    }
+  }
+};
+
+// Operations of one kind as one: the elements of the first, of the second, and
+// so on. Where a launch takes longer than what it does.
+template <typename P>
+struct TogetherParams {
+  static constexpr int kMost = 4;
+  static constexpr int kUnroll = 1;
+  P part[kMost];
+  int64_t end[kMost] = {};  // of each, the elements up to its last
+  int num_parts = 0;
+
+  // Fewer than kMost have been added.
+  void Add(const P& params) {
+    part[num_parts] = params;
+    const int64_t begin = size();
+    for (int k = num_parts++; k < kMost; ++k) {
+      end[k] = begin + params.size();
+    }
+  }
+  int64_t size() const { return end[kMost - 1]; }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    for (int k = 0; k < kMost; ++k) {
+      if (i < end[k]) {
+        part[k].Apply(k == 0 ? i : i - end[k - 1]);
+        return;
+      }
     }
   }
 };

@@ -367,13 +367,13 @@ struct PartChunksParams {
     const auto tile = static_cast<int>(at - c * kOfBlock);
     const CouplingChunk chunk = of.couplings.chunk[c];
     const int64_t end = of.couplings.coupling_begin[chunk.block + 1];
+    const int64_t chunk_size = of.couplings.chunk_size();
     double sum[kCoarseTileSize] = {};
-    of.AddTile(
-        chunk.begin,
-        end - chunk.begin < kCouplingChunk ? end : chunk.begin + kCouplingChunk,
-        tile / kCoarseTiles,
-        tile % kCoarseTiles,
-        sum);
+    of.AddTile(chunk.begin,
+               end - chunk.begin < chunk_size ? end : chunk.begin + chunk_size,
+               tile / kCoarseTiles,
+               tile % kCoarseTiles,
+               sum);
     for (int i = 0; i < kCoarseTileSize; ++i) {
       partial[kCoarseTileSize * at + i] = sum[i];
     }
@@ -406,12 +406,13 @@ struct OtherCoarseBlocksParams {
     const int tile_column = tile % kCoarseTiles;
     const int64_t begin = of.couplings.coupling_begin[block];
     const int64_t end = of.couplings.coupling_begin[block + 1];
+    const int64_t chunk_size = of.couplings.chunk_size();
     double sum[kCoarseTileSize] = {};
-    if (end - begin <= kCouplingChunk) {
+    if (end - begin <= chunk_size) {
       of.AddTile(begin, end, tile_row, tile_column, sum);
     } else {
       int64_t chunk = FirstChunk(of.couplings, block);
-      for (int64_t c = begin; c < end; c += kCouplingChunk, ++chunk) {
+      for (int64_t c = begin; c < end; c += chunk_size, ++chunk) {
         for (int i = 0; i < kCoarseTileSize; ++i) {
           sum[i] += partial[kCoarseTileSize * (kOfBlock * chunk + tile) + i];
         }

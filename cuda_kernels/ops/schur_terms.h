@@ -294,7 +294,30 @@ struct PairCouplings {
                                    int a,
                                    int b) const {
     double sum = 0.0;
-    for (int64_t c = begin; c < end; ++c) {
+    constexpr int kPoint = 3;
+    constexpr int kAhead = 8;  // read before the first is added
+    int64_t c = begin;
+    for (; e_size == kPoint && c + kAhead <= end; c += kAhead) {
+      double left[kAhead][kPoint];
+      double right[kAhead][kPoint];
+      for (int k = 0; k < kAhead; ++k) {
+        const int64_t coupling = couplings.coupling[c + k];
+        const double* of_y =
+            y + w_begin[FirstOfCoupling(coupling)] + int64_t{a} * kPoint;
+        const double* of_w =
+            w + w_begin[SecondOfCoupling(coupling)] + int64_t{b} * kPoint;
+        for (int m = 0; m < kPoint; ++m) {
+          left[k][m] = of_y[m];
+          right[k][m] = of_w[m];
+        }
+      }
+      for (int k = 0; k < kAhead; ++k) {
+        for (int m = 0; m < kPoint; ++m) {
+          sum += left[k][m] * right[k][m];
+        }
+      }
+    }
+    for (; c < end; ++c) {
       const int64_t coupling = couplings.coupling[c];
       const double* left =
           y + w_begin[FirstOfCoupling(coupling)] + int64_t{a} * e_size;
@@ -326,11 +349,12 @@ struct CouplingChunksParams {
       return;
     }
     const int64_t end = of.couplings.coupling_begin[chunk.block + 1];
-    partial[at] = of.Sum(
-        chunk.begin,
-        end - chunk.begin < kCouplingChunk ? end : chunk.begin + kCouplingChunk,
-        element / columns,
-        element % columns);
+    const int64_t chunk_size = of.couplings.chunk_size();
+    partial[at] =
+        of.Sum(chunk.begin,
+               end - chunk.begin < chunk_size ? end : chunk.begin + chunk_size,
+               element / columns,
+               element % columns);
   }
 };
 
@@ -364,12 +388,13 @@ struct SubtractCouplingsParams {
     }
     const int64_t begin = of.couplings.coupling_begin[block];
     const int64_t end = of.couplings.coupling_begin[block + 1];
+    const int64_t chunk_size = of.couplings.chunk_size();
     double sum = 0.0;
-    if (end - begin <= kCouplingChunk) {
+    if (end - begin <= chunk_size) {
       sum = of.Sum(begin, end, a, b);
     } else {
       int64_t chunk = FirstChunk(of.couplings, block);
-      for (int64_t c = begin; c < end; c += kCouplingChunk, ++chunk) {
+      for (int64_t c = begin; c < end; c += chunk_size, ++chunk) {
         sum += partial[chunk * of.width + element];
       }
     }

@@ -69,6 +69,8 @@ void CutBlockList(const std::vector<int64_t>& begin,
     const int32_t pair = pair_of_row[cells[a].row];
     return pair >= 0 && pair == pair_of_row[cells[b].row];
   };
+  const int64_t segment =
+      list->cells.size() < kFewCells ? kSegmentOfFewCells : kSegmentCells;
   std::vector<int64_t> sums{0};  // of each listed block, the first segment
   for (size_t b = 0; b + 1 < begin.size(); ++b) {
     if (begin[b] == begin[b + 1]) {
@@ -77,7 +79,7 @@ void CutBlockList(const std::vector<int64_t>& begin,
     list->block.push_back(static_cast<int32_t>(b));
     for (int64_t first = begin[b]; first < begin[b + 1];) {
       list->segment_begin.push_back(first);
-      int64_t last = std::min(first + kSegmentCells, begin[b + 1]);
+      int64_t last = std::min(first + segment, begin[b + 1]);
       while (last < begin[b + 1] && is_same_pair(last - 1, last)) {
         ++last;
       }

@@ -25,11 +25,11 @@
 // For sums over the rows of a block, the cells of a family are listed block by
 // block in the order of the rows (BlockListRef). Blocks that no row has are
 // not listed, so a family may be large and the rows few. The cells of a block
-// are cut into segments of kSegmentCells, the sums of segments are summed
-// kSegmentSums at a time, and so on until there is one per block: every sum has
-// an order that depends on the rows alone, and a block that all rows share
-// costs no more than others. Merged blocks of F are listed likewise, for sums
-// of matrices.
+// are cut into segments, of fewer cells where there are few in all, so that no
+// thread sums for long; the sums of segments are summed kSegmentSums at a time,
+// and so on until there is one per block: every sum has an order that depends
+// on the rows alone, and a block that all rows share costs no more than others.
+// Merged blocks of F are listed likewise, for sums of matrices.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
 
@@ -48,6 +48,8 @@
 namespace ceres_ext::kernels {
 
 inline constexpr int kSegmentCells = 64;
+inline constexpr int kSegmentOfFewCells = 16;
+inline constexpr int64_t kFewCells = int64_t{1} << 18;
 inline constexpr int kSegmentSums = 256;
 // Columns of an eliminated block at most.
 inline constexpr int kMaxEliminatedSize = 6;

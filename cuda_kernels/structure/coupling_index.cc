@@ -36,13 +36,14 @@ void ForecastBytes(const ObservationIndexRef& index,
   const int64_t n = forecast->num_couplings;
   const int64_t off_diagonal = std::min(n, num_cameras * (num_cameras - 1) / 2);
   forecast->max_num_blocks = off_diagonal + num_cameras;
-  // A block that is cut has at most two chunks per kCouplingChunk couplings.
+  // A block that is cut has at most two chunks per CouplingChunkSize couplings.
   forecast->bytes =
       kBlock * forecast->max_num_blocks + kWord * (num_cameras + 2);
   if (list != CouplingList::kBlocks) {
     forecast->bytes +=
         (list == CouplingList::kPoints ? int64_t{sizeof(int32_t)} : kWord) * n +
-        static_cast<int64_t>(sizeof(CouplingChunk)) * (2 * n / kCouplingChunk);
+        static_cast<int64_t>(sizeof(CouplingChunk)) *
+            (2 * n / CouplingChunkSize(n));
   }
   if (on_device) {
     // Sums over entries; keys before and after the sort of a slab, values, and
@@ -91,6 +92,11 @@ Status CouplingIndex::Build(const ObservationIndexRef& index,
   int64_t num_blocks = 0;
   int64_t num_couplings = 0;
   int64_t num_chunks = 0;
+  const bool is_cut = list != CouplingList::kBlocks;
+  for (int64_t k = 0; is_cut && k < index.num_observations; ++k) {
+    num_couplings += NumCouplingsWithEarlier(index, k);
+  }
+  const int64_t chunk_size = CouplingChunkSize(num_couplings);
   // Counts, then fills.
   for (const bool fill : {false, true}) {
     if (fill) {
@@ -128,8 +134,8 @@ Status CouplingIndex::Build(const ObservationIndexRef& index,
           coupling_begin_.data()[num_blocks] = num_couplings;
           place.data()[j] = num_couplings;
         }
-        if (count > kCouplingChunk && list != CouplingList::kBlocks) {
-          for (int64_t begin = 0; begin < count; begin += kCouplingChunk) {
+        if (is_cut && count > chunk_size) {
+          for (int64_t begin = 0; begin < count; begin += chunk_size) {
             if (fill) {
               chunk_.data()[num_chunks] = {num_blocks, num_couplings + begin};
             }

@@ -49,11 +49,15 @@ CERES_EXT_HOST_DEVICE inline int64_t SecondOfCoupling(int64_t coupling) {
   return coupling & 0xffffffff;
 }
 
-// Blocks of more couplings than this are cut into chunks of as many, so that no
-// warp works on one for long.
-inline constexpr int64_t kCouplingChunk = 512;
+// Blocks of more couplings than this, of all those in an index, are cut into
+// chunks of as many, so that no warp works on one for long: with few in all the
+// longest chain is the time of a kernel.
+CERES_EXT_HOST_DEVICE inline int64_t CouplingChunkSize(int64_t num_couplings) {
+  return num_couplings < (int64_t{1} << 21) ? 64 : 512;
+}
 
-// Couplings `begin` .. begin + kCouplingChunk - 1 of a block, fewer at its end.
+// Couplings `begin` .. begin + CouplingChunkSize - 1 of a block, fewer at its
+// end.
 struct CouplingChunk {
   int64_t block = 0;
   int64_t begin = 0;
@@ -81,6 +85,10 @@ struct CouplingIndexRef {
   // The chunks of the blocks that are cut, sorted by (block, begin); none with
   // kBlocks.
   const CouplingChunk* chunk = nullptr;
+
+  CERES_EXT_HOST_DEVICE int64_t chunk_size() const {
+    return CouplingChunkSize(num_couplings);
+  }
 };
 
 // The first chunk of a block that is cut.

@@ -382,8 +382,9 @@ Status PlaceBlocks(const ObservationIndexRef& index,
   return PlaceDiagonal(index, rows, blocks, machine);
 }
 
-// Cuts the couplings of blocks of more than kCouplingChunk into chunks.
+// Cuts the couplings of blocks of more than chunk_size into chunks.
 Status CutChunks(int64_t num_blocks,
+                 int64_t chunk_size,
                  const int64_t* coupling_begin,
                  CudaMachine* machine,
                  int64_t* num_chunks,
@@ -397,8 +398,7 @@ Status CutChunks(int64_t num_blocks,
   CERES_EXT_RETURN_IF_ERROR(
       ForEach("CountChunks", num_blocks, stream, [=] __device__(int64_t b) {
         const int64_t size = coupling_begin[b + 1] - coupling_begin[b];
-        chunk_end[b] =
-            size > kCouplingChunk ? CeilDivide(size, kCouplingChunk) : 0;
+        chunk_end[b] = size > chunk_size ? CeilDivide(size, chunk_size) : 0;
       }));
   CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
       num_blocks, chunk_end, num_chunks, memory, machine->context()));
@@ -409,7 +409,7 @@ Status CutChunks(int64_t num_blocks,
     for (int64_t c = b == 0 ? 0 : chunk_end[b - 1]; c < chunk_end[b]; ++c) {
       chunk[c].block = b;
       chunk[c].begin = begin;
-      begin += kCouplingChunk;
+      begin += chunk_size;
     }
   });
 }
@@ -458,6 +458,7 @@ Status CudaCouplingIndex::Build(const ObservationIndexRef& index,
       index, rows, slabs, num_blocks, num_couplings, blocks, machine));
   int64_t num_chunks = 0;
   CERES_EXT_RETURN_IF_ERROR(CutChunks(num_blocks,
+                                      CouplingChunkSize(num_couplings),
                                       blocks.coupling_begin,
                                       machine,
                                       &num_chunks,

@@ -3,18 +3,67 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
 
 namespace ceres_ext::kernels {
+namespace {
+
+// A stable counting sort by number(part), 0 <= number < n.
+template <typename Part, typename Number>
+void SortBy(int32_t n, const Number& number, std::vector<Part>* parts) {
+  if (std::is_sorted(
+          parts->begin(), parts->end(), [&](const Part& a, const Part& b) {
+            return number(a) < number(b);
+          })) {
+    return;
+  }
+  std::vector<size_t> next(static_cast<size_t>(n) + 1, 0);
+  for (const Part& part : *parts) {
+    ++next[number(part) + 1];
+  }
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<Part> sorted(parts->size());
+  for (const Part& part : *parts) {
+    sorted[next[number(part)]++] = part;
+  }
+  parts->swap(sorted);
+}
+
+// By both halves of the key, stable.
+template <typename Part>
+void SortByKey(int32_t num_high, int32_t num_low, std::vector<Part>* parts) {
+  const auto high = [](const Part& part) {
+    return static_cast<size_t>(part.key >> 32);
+  };
+  const auto low = [](const Part& part) {
+    return static_cast<size_t>(part.key & 0xffffffff);
+  };
+  SortBy(num_low, low, parts);
+  SortBy(num_high, high, parts);
+}
+
+}  // namespace
+
+void SchurPairsBuilder::Reserve(int e_family,
+                                int64_t num_rows,
+                                int64_t num_cells) {
+  constexpr int64_t kMostRows = 1 << 20;  // more would be a guess at gigabytes
+  if (num_rows > kMostRows) {
+    return;
+  }
+  std::vector<Part>& parts = pair_parts_[e_family];
+  parts.reserve(parts.size() + static_cast<size_t>(num_rows * num_cells));
+  crossing_parts_.reserve(
+      crossing_parts_.size() +
+      static_cast<size_t>(num_rows * num_cells * (num_cells - 1) / 2));
+}
 
 void SchurPairsBuilder::AddRow(int batch,
                                int32_t row,
                                const Eliminated& e,
                                const std::vector<Cell>& cells) {
-  pair_parts_.resize(static_cast<size_t>(e_.size()));
   const auto block = [&](const Cell& cell) {
     return first_block_[cell.family] + cell.block;
   };
@@ -42,17 +91,7 @@ void SchurPairsBuilder::AddRow(int batch,
   }
 }
 
-int SchurPairsBuilder::FamilyOf(int32_t f_block) const {
-  // The last one that begins there, as empty ones begin where the next does.
-  return static_cast<int>(std::upper_bound(first_block_.begin(),
-                                           first_block_.end(),
-                                           f_block) -
-                          first_block_.begin()) -
-         1;
-}
-
 Status SchurPairsBuilder::Build() {
-  pair_parts_.resize(static_cast<size_t>(e_.size()));
   pairs_.resize(static_cast<size_t>(e_.size()));
   for (int i = 0; i < e_.size(); ++i) {
     CERES_EXT_RETURN_IF_ERROR(BuildPairs(i));
@@ -110,9 +149,10 @@ int64_t SchurPairsBuilder::ForecastBytes(int64_t* build_bytes) const {
         index, CouplingList::kObservations, /*on_device=*/true, &couplings);
     *build_bytes = std::max(*build_bytes, couplings.build_bytes);
     // About those of the blocks that are cut, of one E family after the other.
-    num_partial =
-        std::max(num_partial,
-                 widest * widest * (couplings.num_couplings / kCouplingChunk));
+    num_partial = std::max(num_partial,
+                           widest * widest *
+                               (couplings.num_couplings /
+                                CouplingChunkSize(couplings.num_couplings)));
     bytes += couplings.bytes + (3 * kId + kOffset) * index.num_observations +
              kOffset * static_cast<int64_t>(pairs.point_begin.size() +
                                             pairs.camera_begin.size());
@@ -164,11 +204,10 @@ int64_t SchurPairsBuilder::ListBytes() const {
 Status SchurPairsBuilder::BuildPairs(int e_family) {
   std::vector<Part> parts;
   parts.swap(pair_parts_[e_family]);
-  const auto less = [](const Part& a, const Part& b) { return a.key < b.key; };
-  std::stable_sort(parts.begin(), parts.end(), less);
   if (parts.empty()) {
     return {};
   }
+  SortByKey(e_[e_family].num_blocks, NumFBlocks(), &parts);
   Pairs& pairs = pairs_[e_family];
   pairs.e_size = e_[e_family].size;
   // For each family of F, its pairs so far; w_begin is first the place of a
@@ -191,6 +230,14 @@ Status SchurPairsBuilder::BuildPairs(int e_family) {
   for (int f = 0; f < f_.size(); ++f) {
     w_family.push_back(
         w_families_.Add(f_[f].size * pairs.e_size, num_pairs[f]));
+  }
+  std::vector<size_t> of_batch(batches_.size(), 0);
+  for (const Part& part : parts) {
+    ++of_batch[part.batch];
+  }
+  for (size_t i = 0; i < batches_.size(); ++i) {
+    std::vector<FamilyCell>& cells = batches_[i].pair_cells;
+    cells.reserve(cells.size() + of_batch[i]);
   }
   size_t pair = 0;
   for (size_t at = 0; at < parts.size(); ++at) {
@@ -227,14 +274,13 @@ Status SchurPairsBuilder::BuildPairs(int e_family) {
 Status SchurPairsBuilder::BuildCrossings() {
   std::vector<Part> parts;
   parts.swap(crossing_parts_);
-  std::stable_sort(parts.begin(),
-                   parts.end(),
-                   [](const Part& a, const Part& b) { return a.key < b.key; });
+  SortByKey(NumFBlocks(), NumFBlocks(), &parts);
   // Families of two families of F, in the order of their numbers.
-  std::map<std::pair<int, int>, int32_t> num_blocks;
+  const auto num_families = static_cast<size_t>(f_.size());
+  std::vector<int32_t> num_blocks(num_families * num_families, 0);
   const auto families = [&](uint64_t key) {
-    return std::make_pair(FamilyOf(static_cast<int32_t>(key >> 32)),
-                          FamilyOf(static_cast<int32_t>(key & 0xffffffff)));
+    return FamilyOf(static_cast<int32_t>(key >> 32)) * num_families +
+           FamilyOf(static_cast<int32_t>(key & 0xffffffff));
   };
   blocks_.row_begin.assign(static_cast<size_t>(NumFBlocks()) + 1, 0);
   std::vector<int32_t> place;  // of each crossing in its family
@@ -249,12 +295,16 @@ Status SchurPairsBuilder::BuildCrossings() {
   std::partial_sum(blocks_.row_begin.begin(),
                    blocks_.row_begin.end(),
                    blocks_.row_begin.begin());
-  std::map<std::pair<int, int>, int> number;
-  for (const auto& [of, count] : num_blocks) {
-    number[of] =
-        crossing_families_.Add(f_[of.first].size * f_[of.second].size, count);
+  std::vector<int> number(num_blocks.size(), -1);
+  for (size_t of = 0; of < num_blocks.size(); ++of) {
+    if (num_blocks[of] > 0) {
+      const int columns = f_[static_cast<int>(of % num_families)].size;
+      number[of] = crossing_families_.Add(
+          f_[static_cast<int>(of / num_families)].size * columns,
+          num_blocks[of]);
+      crossings_.emplace_back().columns = columns;
+    }
   }
-  crossings_.resize(number.size());
   size_t crossing = 0;
   for (size_t at = 0; at < parts.size(); ++at) {
     const uint64_t key = parts[at].key;
@@ -263,7 +313,6 @@ Status SchurPairsBuilder::BuildCrossings() {
     const int family = number[families(key)];
     if (is_first) {
       Crossings& crossings = crossings_[family];
-      crossings.columns = f_[families(key).second].size;
       crossings.row.push_back(static_cast<int32_t>(key >> 32));
       crossings.column.push_back(static_cast<int32_t>(key & 0xffffffff));
       crossings.place.push_back(static_cast<int64_t>(crossing));

@@ -82,9 +82,14 @@ class SchurPairsBuilder {
     for (int32_t first = 0, i = 0; i < f.size(); ++i) {
       first_block_.push_back(first);
       first += f[i].num_blocks;
+      family_of_.resize(static_cast<size_t>(first), i);
     }
+    pair_parts_.resize(static_cast<size_t>(e.size()));
   }
 
+  // Room for so many more rows of at most num_cells cells, with blocks of a
+  // family of E.
+  void Reserve(int e_family, int64_t num_rows, int64_t num_cells);
   // Rows of a batch in ascending order; the cells of one are of several blocks.
   void AddRow(int batch,
               int32_t row,
@@ -135,11 +140,8 @@ class SchurPairsBuilder {
     std::vector<BlockList> crossing_lists;
   };
 
-  int32_t NumFBlocks() const {
-    return f_.size() == 0 ? 0
-                          : first_block_.back() + f_[f_.size() - 1].num_blocks;
-  }
-  int FamilyOf(int32_t f_block) const;
+  int32_t NumFBlocks() const { return static_cast<int32_t>(family_of_.size()); }
+  int FamilyOf(int32_t f_block) const { return family_of_[f_block]; }
   Status BuildPairs(int e_family);
   Status BuildCrossings();
   int64_t ListBytes() const;  // of all batches
@@ -147,6 +149,7 @@ class SchurPairsBuilder {
   const BlockFamilies e_;
   const BlockFamilies f_;
   std::vector<int32_t> first_block_;
+  std::vector<int> family_of_;  // of each F block
   std::vector<BatchLists> batches_;
   std::vector<std::vector<Part>> pair_parts_;  // of each E family
   std::vector<Part> crossing_parts_;

@@ -111,8 +111,8 @@ TEST_P(CouplingIndexTest, LikeItsDefinition) {
       const int64_t coupling = view.coupling[begin + static_cast<int64_t>(at)];
       ASSERT_EQ(FirstOfCoupling(coupling), list[at].first);
       ASSERT_EQ(SecondOfCoupling(coupling), list[at].second);
-      if (static_cast<int64_t>(list.size()) > kCouplingChunk &&
-          static_cast<int64_t>(at) % kCouplingChunk == 0) {
+      if (static_cast<int64_t>(list.size()) > view.chunk_size() &&
+          static_cast<int64_t>(at) % view.chunk_size() == 0) {
         ASSERT_LT(chunk, view.num_chunks);
         EXPECT_EQ(view.chunk[chunk].block, b);
         EXPECT_EQ(view.chunk[chunk].begin, begin + static_cast<int64_t>(at));
