@@ -195,7 +195,7 @@ class CudaContext {
   // The memory and events of a staged copy, taken at the first one. Returns
   // false if they are not available.
   bool HasStages() const;
-  // Where a copy of so many bytes can wait in page-locked memory; null:
+  // A place in page-locked memory for a copy of so many bytes; null: none.
   // nowhere.
   void* WaitingRoom(int64_t num_bytes) const;
   Status CopyStaged(char* device, const char* host, int64_t num_bytes) const;

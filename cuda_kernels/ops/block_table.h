@@ -184,7 +184,7 @@ struct PlusParams {
 };
 
 // Operations of one kind as one: the elements of the first, of the second, and
-// so on. Where a launch takes longer than what it does.
+// so on. For launches that take longer than what they do.
 template <typename P>
 struct TogetherParams {
   static constexpr int kMost = 4;
