@@ -48,8 +48,7 @@ class QueuedWork {
       return {};
     }
     CERES_EXT_RETURN_IF_ERROR(events_.Setup(1));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Upload(std::vector<int32_t>{1}, &one_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(std::vector<int32_t>{1}, &one_));
     CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&is_done_));
     return machine_->AllocateResult(&stop_);
   }
@@ -73,7 +72,8 @@ class QueuedWork {
     return events_.Record(0, machine_->stream());
   }
 
-  // True if it has ended or the device has failed, so that Wait returns at once.
+  // True if it has ended or the device has failed, so that Wait returns at
+  // once.
   bool IsDone() const {
     const KeepCurrentDevice<Machine> keep;
     return __atomic_load_n(is_done_.data(), __ATOMIC_ACQUIRE) != 0 ||

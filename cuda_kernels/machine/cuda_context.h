@@ -195,8 +195,8 @@ class CudaContext {
   // The memory and events of a staged copy, taken at the first one. Returns
   // false if they are not available.
   bool HasStages() const;
-  // A place in page-locked memory for a copy of so many bytes; null: none.
-  // nowhere.
+  // A place in page-locked memory for a copy of so many bytes, or null if there
+  // is none.
   void* WaitingRoom(int64_t num_bytes) const;
   Status CopyStaged(char* device, const char* host, int64_t num_bytes) const;
 
