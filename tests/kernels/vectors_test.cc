@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "Eigen/Dense"
+#include "cuda_kernels/machine/cuda_process.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/degenerate_blocks.h"
@@ -287,6 +288,58 @@ TEST_F(CudaTest, LargeArraysReachTheDevice) {
               static_cast<int64_t>(x.size() * sizeof(int32_t)));
     EXPECT_EQ(Download(device), x);
   }
+}
+
+// Many small arrays, more than wait in page-locked memory at once, whose host
+// memory is overwritten as soon as the copy returns.
+TEST_F(CudaTest, SmallArraysMayBeOverwritten) {
+  std::mt19937 random(5);
+  std::vector<DeviceBuffer<int32_t>> device;
+  std::vector<Ids> expected;
+  Ids x;
+  for (int i = 0; i < 300; ++i) {
+    x.resize(i % 7 == 0 ? (size_t{1} << 18) + i % 3 - 1  // about 1 MB
+                        : random() % 3000);
+    for (int32_t& value : x) {
+      value = static_cast<int32_t>(random());
+    }
+    expected.push_back(x);
+    ASSERT_OK(machine_->Upload(x, &device.emplace_back()));
+    std::fill(x.begin(), x.end(), -1);
+    if (i % 50 == 0) {
+      EXPECT_EQ(Download(device.back()), expected.back());
+    }
+  }
+  for (size_t i = 0; i < device.size(); ++i) {
+    ASSERT_EQ(Download(device[i]), expected[i]);
+  }
+}
+
+// Freed memory comes back to the next request of as many bytes, up to
+// kAlwaysKept, and counts for nothing in between.
+TEST_F(CudaTest, SomeMemoryIsKept) {
+  const int64_t used = context_->used_bytes();
+  constexpr int64_t kHalf = CudaContext::kAlwaysKept / 2;
+  void* first = nullptr;
+  ASSERT_OK(context_->Allocate(kHalf, &first));
+  context_->Free(first, kHalf);
+  EXPECT_EQ(context_->used_bytes(), used);
+  void* again = nullptr;
+  ASSERT_OK(context_->Allocate(kHalf, &again));
+  EXPECT_EQ(again, first);
+  context_->Free(again, kHalf);
+  // Three do not fit: what is kept is never more than that.
+  void* data[3] = {};
+  for (void*& one : data) {
+    ASSERT_OK(context_->Allocate(kHalf, &one));
+  }
+  for (void* one : data) {
+    context_->Free(one, kHalf);
+  }
+  EXPECT_EQ(context_->used_bytes(), used);
+  EXPECT_LE(ProcessBytes(context_->device()) - used, CudaContext::kAlwaysKept);
+  context_->ReleaseKeptMemory();
+  EXPECT_EQ(ProcessBytes(context_->device()), used);
 }
 #endif
 
@@ -1613,6 +1666,49 @@ TYPED_TEST(VectorsTest, InOrderHasTheBitsOfOneAfterTheOther) {
       ASSERT_TRUE(std::isfinite(value));
     }
     EXPECT_EQ(results[0], results[1]);
+  }
+}
+
+// One to four tables, the first of which may be empty.
+TYPED_TEST(VectorsTest, TogetherHasTheBitsOfOneAfterTheOther) {
+  using Gather = TogetherParams<GatherTangentParams>;
+  using Scatter = TogetherParams<ScatterTangentParams>;
+  constexpr int64_t kPlace = 5000;  // of a table in the vector
+  std::vector<TestTable> tables;
+  tables.emplace_back(0, 3, 3);
+  tables.emplace_back(1000, 3, 3);
+  tables.emplace_back(31, 9, 10);
+  tables.emplace_back(257, 9, 9);
+  for (size_t num_tables = 1; num_tables <= tables.size(); ++num_tables) {
+    SCOPED_TRACE(num_tables);
+    Gather gather;
+    Scatter scatter;
+    std::vector<MachineTable<TypeParam>> on_machine;
+    std::vector<typename TypeParam::template Buffer<double>> padded;
+    std::vector<typename TypeParam::template Buffer<double>> alone;
+    const auto vector = this->Upload(RandomVector(4 * kPlace, 3));
+    auto scattered = this->Upload(Doubles(4 * kPlace, 0.0));
+    auto scattered_alone = this->Upload(Doubles(4 * kPlace, 0.0));
+    for (size_t i = 0; i < num_tables; ++i) {
+      on_machine.push_back(this->OnMachine(tables[i]));
+      const BlockTableRef& table = on_machine.back().ref;
+      const int64_t n = table.num_padded_values();
+      padded.push_back(this->template Poisoned<double>(n));
+      alone.push_back(this->template Poisoned<double>(n));
+      gather.Add({table, vector.data(), 0.5, padded.back().data()});
+      scatter.Add({table, padded.back().data(), scattered.data() + kPlace * i});
+      this->RunOk(
+          GatherTangentParams{table, vector.data(), 0.5, alone.back().data()});
+    }
+    this->RunOk(gather);
+    this->RunOk(scatter);
+    for (size_t i = 0; i < num_tables; ++i) {
+      EXPECT_EQ(this->Download(padded[i]), this->Download(alone[i]));
+      this->RunOk(ScatterTangentParams{on_machine[i].ref,
+                                       alone[i].data(),
+                                       scattered_alone.data() + kPlace * i});
+    }
+    EXPECT_EQ(this->Download(scattered), this->Download(scattered_alone));
   }
 }
 
