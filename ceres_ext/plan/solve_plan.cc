@@ -123,8 +123,8 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   // few_with_setup, where S as a matrix is set up for them. An exact step that
   // costs more than the last number, in iterations, would wait for many steps
   // of PCG at their limit.
-  const double few_iterations = plan->on_device ? 30.0 : 12.0;
-  const double few_with_setup = plan->on_device ? 40.0 : 25.0;
+  const double few_iterations = plan->on_device ? 35.0 : 12.0;
+  const double few_with_setup = plan->on_device ? 45.0 : 25.0;
   constexpr double kSteps = 10.0;
   constexpr double kManyIterations = 1e4;
   plan->linear_solver_type = request.solver_options.linear_solver_type;

@@ -338,7 +338,8 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
   if (is_counting_memory) {
     return;
   }
-  if (keeps_memory_ || num_bytes <= kAlwaysKept) {
+  if (keeps_memory_ ||
+      (options_.memory_limit == 0 && num_bytes <= kAlwaysKept)) {
     if (!keeps_memory_) {
       ReleaseKeptMemory(kAlwaysKept - num_bytes);
     }

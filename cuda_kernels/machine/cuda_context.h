@@ -142,7 +142,7 @@ class CudaContext {
   // If true, freed memory stays with the context for the next request of as
   // many bytes, or is released if another request finds no memory; it counts
   // for memory_limit. False: what is freed goes back to the device, all but
-  // kAlwaysKept bytes.
+  // kAlwaysKept bytes of a context without a limit.
   void KeepMemory(bool keep) { keeps_memory_ = keep; }
   static constexpr int64_t kAlwaysKept = int64_t{32} << 20;
   // Gives back what was kept and has not been asked for, all but max_bytes.

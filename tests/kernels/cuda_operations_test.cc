@@ -1070,8 +1070,15 @@ TYPED_TEST(CudaOperationsTest, SchurComplement) {
       MakePairs(
           24, 48, {2, 3, 0, 1, 5, 31, 32, 33, 2, 4, 64, 65, 70, 3, 0, 2}, 3),
       {});
-  this->CompareSchurComplement(true, false);
-  this->CompareSchurComplement(false, false);
+  this->CompareSchurComplement(true, /*expect_chunks=*/true);
+  this->CompareSchurComplement(false, /*expect_chunks=*/true);
+}
+
+// No block has so many couplings that it is cut.
+TYPED_TEST(CudaOperationsTest, SchurComplementWithoutChunks) {
+  this->Prepare(MakePairs(24, 48, {2, 3, 0, 1, 5, 7, 33, 2, 4, 3, 0, 2}, 3),
+                {});
+  this->CompareSchurComplement(true, /*expect_chunks=*/false);
 }
 
 // Blocks that are summed by chunks.
