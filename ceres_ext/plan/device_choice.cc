@@ -80,11 +80,13 @@ constexpr double kHostSecondsPerCouplingProduct = 3.0e-10;
 constexpr double kHostSecondsPerFlop = 2.4e-11;
 constexpr double kHostSetupsPerStep = 1.0;
 
-// The same on an H200: S takes 5 ms at 5 M observations of 9 columns and tracks
-// of 6 (docs/measurements/gpu.md). Launches and the set-up of everyday models,
-// on an H200: 0.49 ms a step of 177 columns in all, 2 ms, and where there are
-// pairs, which the host lists, 3 ms for 280 k values and 47 ms for 5 M.
-constexpr double kDeviceSecondsPerCouplingProduct = 3.5e-12;
+// The same on an H200: a product takes 3.5e-12 s where S takes 5 ms at 5 M
+// observations of 9 columns and tracks of 6 (docs/measurements/gpu.md), and
+// 1.4e-12 for 177 images and tracks of 31. Launches and the set-up of everyday
+// models, on an H200: 0.49 ms a step of 177 columns in all, 2 ms, and where
+// there are pairs, which the host lists, 3 ms for 280 k values and 47 ms for 5
+// M.
+constexpr double kDeviceSecondsPerCouplingProduct = 2.5e-12;
 constexpr double kDeviceSecondsPerExactStep = 0.25e-3;
 constexpr double kDeviceSecondsOfSetup = 2e-3;
 constexpr double kDeviceSetupSecondsPerValueOfPairs = 1e-8;
