@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #
-# wheel_test.sh WHEEL BUILD WORK
+# wheel_test.sh WHEEL BUILD WORK [TEST...]
 #
 # Tests the wheel of scripts/wheel on machines that have neither compiler nor CUDA
-# toolkit: in a virtual environment in the folder WORK, where python/tests run with
-# the programs of the build folder BUILD, and, as root, in a minimal Debian 13,
-# where the example of README.md runs.
+# toolkit: in a virtual environment in the folder WORK, where the files TEST of
+# python/tests, or all of them, run with the programs of the build folder BUILD,
+# and, as root, in a minimal Debian 13, where the example of README.md runs.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 wheel=$(readlink -f "$1")
 build=$(cd "$2" && pwd)
 work="$3"
+tests=("${@:4}")
+((${#tests[@]})) || tests=("")
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 
 rm -rf --one-file-system "$work"
@@ -48,7 +50,8 @@ done
 "$work/venv/bin/python" "$work/readme.py" "$work/problem.txt" | tail -n 1 |
   tee "$work/here.txt"
 (cd "$work" && env CERES_EXT_BUILD="$build" \
-  venv/bin/python -m pytest -q -rs -p no:cacheprovider "$root/python/tests")
+  venv/bin/python -m pytest -q -rs -p no:cacheprovider \
+  "${tests[@]/#/$root/python/tests/}")
 echo "==> where the environment is moved to"
 mv "$work/venv" "$work/moved"
 packages=$(echo "$work"/moved/lib/python3*/site-packages)
