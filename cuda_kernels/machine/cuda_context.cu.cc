@@ -183,6 +183,9 @@ Status CudaContext::Create(const CudaContextOptions& options,
 }
 
 CudaContext::~CudaContext() {
+  if (waiting_bytes_ > 0) {
+    static_cast<void>(Synchronize());  // Copies of what is freed now.
+  }
   ReleaseKeptMemory();
   if (is_forgotten_) {
     return;
