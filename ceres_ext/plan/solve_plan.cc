@@ -118,11 +118,11 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
                            const RowFacts& rows,
                            const MachineFacts& machines,
                            SolvePlan* plan) {
-  // PCG takes more iterations than these for most steps
-  // (docs/measurements/everyday.md), of which a solve has some ten; and than
-  // few_with_setup, where S as a matrix is set up for them. An exact step that
-  // costs more than the last number, in iterations, would wait for many steps
-  // of PCG at their limit.
+  // An exact step that costs fewer iterations than these is taken outright: for
+  // most steps PCG takes more, or on a device it comes to the end no sooner
+  // (docs/measurements/everyday.md). few_with_setup: the same with its share,
+  // of some ten steps, of the set-up of S as a matrix. One that costs more than
+  // the last number would wait for many steps of PCG at their limit.
   const double few_iterations = plan->on_device ? 35.0 : 12.0;
   const double few_with_setup = plan->on_device ? 45.0 : 25.0;
   constexpr double kSteps = 10.0;

@@ -342,10 +342,7 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
     return;
   }
   if (keeps_memory_ ||
-      (options_.memory_limit == 0 && num_bytes <= kAlwaysKept)) {
-    if (!keeps_memory_) {
-      ReleaseKeptMemory(kAlwaysKept - num_bytes);
-    }
+      (options_.memory_limit == 0 && kept_bytes_ + num_bytes <= kAlwaysKept)) {
     try {
       kept_memory_.emplace(num_bytes, data);
       kept_bytes_ += num_bytes;

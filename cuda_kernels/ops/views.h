@@ -173,7 +173,7 @@ struct SharedSchurBlocks {
 
  private:
   // The terms of kRows rows, which are read before the first is added: 67 us in
-  // place of 123 for 10,000 rows of points that 50 images see (an H200).
+  // place of 123 for 10,000 rows of points that 66 images see (an H200).
   template <int kRows>
   CERES_EXT_HOST_DEVICE void AddRows(const BlockCell* cells,
                                      int i,
