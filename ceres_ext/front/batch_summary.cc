@@ -70,13 +70,14 @@ void Summarize(const TrustRegion& region,
       : end <= TrustRegionEnd::kInvalidSteps  ? ceres::FAILURE
       : end == TrustRegionEnd::kMaxIterations ? ceres::NO_CONVERGENCE
                                               : ceres::CONVERGENCE;
-  summary->message = MessageOf(region, options);
   summary->fixed_cost = fixed_cost;
   summary->initial_cost = region.initial_cost() + fixed_cost;
   summary->final_cost = region.final_cost() + fixed_cost;
   summary->num_successful_steps = region.num_successful_steps();
   summary->num_unsuccessful_steps = region.num_unsuccessful_steps();
   summary->is_window = true;
+  // May throw.
+  summary->message = MessageOf(region, options);
 }
 
 ReducedSize::ReducedSize(const PackedWindow& window, const unsigned char* input)

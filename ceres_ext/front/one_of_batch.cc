@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/base/failure.h"
 #include "ceres_ext/solve.h"
 
 namespace ceres_ext {
@@ -121,7 +122,7 @@ class OneOfBatch {
 
 void Summarize(const Summary& of_problem, ProblemSummary* summary) {
   summary->termination_type = of_problem.termination_type;
-  summary->message = of_problem.message;
+  AssignOrShorten(of_problem.message.c_str(), &summary->message);
   summary->initial_cost = of_problem.initial_cost;
   summary->final_cost = of_problem.final_cost;
   summary->fixed_cost = of_problem.fixed_cost;

@@ -35,6 +35,19 @@ namespace {
 
 using kernels::Status;
 
+// Calls solve(). Where it throws, the problem has failed.
+template <typename Function>
+void TryOther(const Function& solve, ProblemSummary* summary) {
+  Failure failure;
+  failure.Guard(false, [&] {
+    solve();
+    return true;
+  });
+  if (failure.has_happened()) {
+    AssignOrShorten(failure.sentence(), &summary->message);
+  }
+}
+
 class BatchSolve {
  public:
   BatchSolve(const ceres::Solver::Options& options,
@@ -62,9 +75,60 @@ class BatchSolve {
   BatchSolve(const BatchSolve&) = delete;
   BatchSolve& operator=(const BatchSolve&) = delete;
 
-  // Solves fits and windows. False, with a sentence in *error, if the device
-  // that was asked for cannot be used and the host may not replace it.
+  // Solves fits and windows. False, with a sentence in *error, if nothing was
+  // solved: the device that was asked for cannot be used and the host may not
+  // replace it, or there was no memory. If memory ends later, the problems that
+  // are not solved end with that sentence.
   bool RunWindows(std::string* error) {
+    Failure failure;
+    const bool is_done =
+        failure.Guard(false, [&] { return TryWindows(error); });
+    if (!failure.has_happened()) {
+      return is_done;
+    }
+    if (summary_->num_windows == 0) {
+      *error = failure.sentence();
+      return false;
+    }
+    for (ProblemSummary& problem : summary_->problems) {
+      if (problem.message.empty() && !problem.IsSolutionUsable()) {
+        problem.is_window = true;
+        AssignOrShorten(failure.sentence(), &problem.message);
+      }
+    }
+    return true;
+  }
+
+  int num_residuals_of_row() const {
+    return fits_.has_value() && fits_->reason().empty()
+               ? fits_->model().num_residuals
+               : 2;
+  }
+
+  // Solves all problems that are not windows.
+  void RunOthers() {
+    const ScopedSeconds time(&summary_->other_time_in_seconds);
+    for (int64_t i = 0; i < batch_->num_problems; ++i) {
+      ProblemSummary& summary = summary_->problems[i];
+      if (!summary.is_window) {
+        TryOther(
+            [&] {
+              SolveOther(options_,
+                         ext_options_,
+                         *batch_,
+                         i,
+                         &summary,
+                         full_summaries_ != nullptr ? &(*full_summaries_)[i]
+                                                    : nullptr);
+            },
+            &summary);
+        summary.latency_in_seconds = clock_->seconds();
+      }
+    }
+  }
+
+ private:
+  bool TryWindows(std::string* error) {
     std::string reason = WhyNoWindows(options_, ext_options_);
     if (!reason.empty()) {
       for (ProblemSummary& problem : summary_->problems) {
@@ -102,31 +166,6 @@ class BatchSolve {
     return true;
   }
 
-  int num_residuals_of_row() const {
-    return fits_.has_value() && fits_->reason().empty()
-               ? fits_->model().num_residuals
-               : 2;
-  }
-
-  // Solves all problems that are not windows.
-  void RunOthers() {
-    const ScopedSeconds time(&summary_->other_time_in_seconds);
-    for (int64_t i = 0; i < batch_->num_problems; ++i) {
-      ProblemSummary& summary = summary_->problems[i];
-      if (!summary.is_window) {
-        SolveOther(
-            options_,
-            ext_options_,
-            *batch_,
-            i,
-            &summary,
-            full_summaries_ != nullptr ? &(*full_summaries_)[i] : nullptr);
-        summary.latency_in_seconds = clock_->seconds();
-      }
-    }
-  }
-
- private:
   // Bytes of input that are packed, sent and solved at a time.
   static constexpr int64_t kPieceBytes = int64_t{48} << 20;
   // Pieces in flight.
@@ -390,14 +429,24 @@ class BatchSolve {
       summary_->num_windows += summary.is_window ? 1 : 0;
       summary.latency_in_seconds = latency;
       if (full_summaries_ != nullptr && summary.is_window) {
-        SummarizeInFull(summary,
-                        ReducedSize(piece->fits, i),
-                        options_,
-                        summary_->device,
-                        &(*full_summaries_)[i]);
+        DescribeInFull(i, ReducedSize(piece->fits, i));
       }
     }
     piece->fits.Clear();
+  }
+
+  // Results that are written stay, if there is no memory for the full summary.
+  void DescribeInFull(int64_t i, const ReducedSize& size) {
+    Summary& full = (*full_summaries_)[i];
+    Failure failure;
+    failure.Guard(false, [&] {
+      SummarizeInFull(
+          summary_->problems[i], size, options_, summary_->device, &full);
+      return true;
+    });
+    if (failure.has_happened()) {
+      AssignOrShorten(failure.sentence(), &full.message);
+    }
   }
 
   // Solves the problems that are windows and no fits.
@@ -578,13 +627,10 @@ class BatchSolve {
       summary.latency_in_seconds = clock_->seconds();
       if (full_summaries_ != nullptr && summary.is_window) {
         const PackedWindow& window = piece->windows.packed(i);
-        SummarizeInFull(
-            summary,
+        DescribeInFull(
+            i,
             ReducedSize(window,
-                        piece->windows.inputs() + window.record.input_begin),
-            options_,
-            summary_->device,
-            &(*full_summaries_)[i]);
+                        piece->windows.inputs() + window.record.input_begin));
       }
     }
     piece->windows.Clear();
@@ -706,6 +752,53 @@ void Prepare(int64_t n,
   }
 }
 
+// Solves the problems of one kind of window. False, with a sentence in *reason,
+// or an exception: nothing has changed.
+bool SolveKind(const ceres::Solver::Options& options,
+               const Options& ext_options,
+               const std::vector<ceres::Problem*>& problems,
+               const BatchOfKind& of_kind,
+               KeptMachines* machines,
+               const Clock* clock,
+               BatchSummary* summary,
+               std::vector<Summary>* full_summaries,
+               std::string* reason) {
+  const std::vector<int64_t>& numbers = of_kind.numbers();
+  const auto m = static_cast<int64_t>(numbers.size());
+  BatchSummary part;
+  std::vector<Summary> full_part;
+  std::vector<Summary>* const full =
+      full_summaries != nullptr ? &full_part : nullptr;
+  Prepare(m, &part, full);
+  {
+    BatchSolve solve(
+        options, ext_options, of_kind.batch(), machines, clock, &part, full);
+    if (!solve.RunWindows(reason)) {
+      return false;
+    }
+  }
+  for (int64_t k = 0; k < m; ++k) {
+    const int64_t i = numbers[k];
+    if (part.problems[k].IsSolutionUsable()) {
+      of_kind.Write(k);
+    }
+    summary->problems[i] = std::move(part.problems[k]);
+    if (full != nullptr && summary->problems[i].is_window) {
+      Summary& of_one = (*full_summaries)[i];
+      of_one = std::move(full_part[k]);
+      of_one.num_parameter_blocks = problems[i]->NumParameterBlocks();
+      of_one.num_parameters = problems[i]->NumParameters();
+      of_one.num_residual_blocks = problems[i]->NumResidualBlocks();
+      of_one.num_residuals = problems[i]->NumResiduals();
+    }
+  }
+  AssignOrShorten(part.device.c_str(), &summary->device);
+  summary->num_windows += part.num_windows;
+  summary->pack_time_in_seconds += part.pack_time_in_seconds;
+  summary->window_time_in_seconds += part.window_time_in_seconds;
+  return true;
+}
+
 }  // namespace
 
 bool SolveBatch(const ceres::Solver::Options& options,
@@ -774,67 +867,63 @@ bool SolveBatch(const ceres::Solver::Options& options,
     }
     const auto n = static_cast<int64_t>(problems.size());
     Prepare(n, summary, full_summaries);
-    // Solves one batch for each kind of window.
+    std::vector<std::unique_ptr<BatchOfKind>> of_kinds;
     for (const auto kind :
          {BatchModelKind::kBalAngleAxis, BatchModelKind::kBalQuaternion}) {
-      const std::unique_ptr<BatchOfKind> of_kind = batches.Make(kind);
+      of_kinds.push_back(batches.Make(kind));
+    }
+    // Solves one batch for each kind of window.
+    for (const std::unique_ptr<BatchOfKind>& of_kind : of_kinds) {
       if (of_kind == nullptr) {
         continue;
       }
-      const std::vector<int64_t>& numbers = of_kind->numbers();
-      const auto m = static_cast<int64_t>(numbers.size());
-      BatchSummary part;
-      std::vector<Summary> full_part;
-      std::vector<Summary>* const full =
-          full_summaries != nullptr ? &full_part : nullptr;
-      Prepare(m, &part, full);
-      {
-        BatchSolve solve(options,
+      Failure failure;
+      const bool is_done = failure.Guard(false, [&] {
+        return SolveKind(options,
                          ext_options,
-                         of_kind->batch(),
+                         problems,
+                         *of_kind,
                          machines.get(),
                          &clock,
-                         &part,
-                         full);
-        if (!solve.RunWindows(reason)) {
-          return false;
-        }
+                         summary,
+                         full_summaries,
+                         reason);
+      });
+      if (is_done) {
+        continue;
       }
-      for (int64_t k = 0; k < m; ++k) {
-        const int64_t i = numbers[k];
-        if (part.problems[k].IsSolutionUsable()) {
-          of_kind->Write(k);
-        }
-        summary->problems[i] = std::move(part.problems[k]);
-        if (full != nullptr && summary->problems[i].is_window) {
-          Summary& of_one = (*full_summaries)[i];
-          of_one = std::move(full_part[k]);
-          of_one.num_parameter_blocks = problems[i]->NumParameterBlocks();
-          of_one.num_parameters = problems[i]->NumParameters();
-          of_one.num_residual_blocks = problems[i]->NumResidualBlocks();
-          of_one.num_residuals = problems[i]->NumResiduals();
-        }
+      if (!failure.has_happened()) {
+        failure.Set(*reason);
       }
-      summary->device = part.device;
-      summary->num_windows += part.num_windows;
-      summary->pack_time_in_seconds += part.pack_time_in_seconds;
-      summary->window_time_in_seconds += part.window_time_in_seconds;
+      if (summary->num_windows == 0) {
+        *reason = failure.sentence();
+        return false;
+      }
+      // Problems of the other kind are solved.
+      for (const int64_t i : of_kind->numbers()) {
+        summary->problems[i].is_window = true;
+        AssignOrShorten(failure.sentence(), &summary->problems[i].message);
+      }
     }
     {
       const ScopedSeconds time(&summary->other_time_in_seconds);
       for (int64_t i = 0; i < n; ++i) {
         ProblemSummary& of_one = summary->problems[i];
         if (!of_one.is_window) {
-          if (of_one.path_reason.empty()) {
-            of_one.path_reason = batches.reason(i);
-          }
-          Summary full;
-          Solve(options, ext_options, problems[i], &full);
-          Summarize(full, &of_one);
+          TryOther(
+              [&] {
+                if (of_one.path_reason.empty()) {
+                  of_one.path_reason = batches.reason(i);
+                }
+                Summary full;
+                Solve(options, ext_options, problems[i], &full);
+                Summarize(full, &of_one);
+                if (full_summaries != nullptr) {
+                  (*full_summaries)[i] = std::move(full);
+                }
+              },
+              &of_one);
           of_one.latency_in_seconds = clock.seconds();
-          if (full_summaries != nullptr) {
-            (*full_summaries)[i] = std::move(full);
-          }
         }
       }
     }

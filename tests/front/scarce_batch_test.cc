@@ -25,6 +25,7 @@ struct Outcome {
   bool is_solved = false;
   std::string error;
   BatchSummary summary;
+  std::vector<Summary> full_summaries;
 };
 
 constexpr int kNumProblems = 3;
@@ -55,7 +56,8 @@ void ByBatch(Batch* batch, Outcome* outcome) {
                                   OnHost(),
                                   &batch->batch,
                                   &outcome->summary,
-                                  &outcome->error);
+                                  &outcome->error,
+                                  &outcome->full_summaries);
 }
 
 void ByWindowSolver(Batch* batch, Outcome* outcome) {
@@ -89,8 +91,12 @@ void ByList(Batch* batch, Outcome* outcome) {
           &batch->points[3 * batch->point_id[k]]);
     }
   }
-  outcome->is_solved = SolveBatch(
-      FewIterations(), OnHost(), problems, &outcome->summary, &outcome->error);
+  outcome->is_solved = SolveBatch(FewIterations(),
+                                  OnHost(),
+                                  problems,
+                                  &outcome->summary,
+                                  &outcome->error,
+                                  &outcome->full_summaries);
 }
 
 using Door = void (*)(Batch* batch, Outcome* outcome);
