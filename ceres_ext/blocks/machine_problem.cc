@@ -189,10 +189,17 @@ Status MachineProblem<Machine>::SetupIndex(
     return {};
   }
   structure->e[0].Permute(point_order, host_context);
-  std::vector<int32_t> place_of(point_order.size());
-  for (size_t p = 0; p < point_order.size(); ++p) {
-    place_of[point_order[p]] = static_cast<int32_t>(p);
-  }
+  constexpr int64_t kBlocksPerTask = 1 << 14;
+  const auto num_points = static_cast<int64_t>(point_order.size());
+  kernels::HostBuffer<int32_t> place_of_point;
+  CERES_EXT_RETURN_IF_ERROR(place_of_point.Allocate(num_points));
+  int32_t* const place_of = place_of_point.data();
+  host_context->ParallelFor(
+      num_points, kBlocksPerTask, [&](int64_t begin, int64_t end) {
+        for (int64_t p = begin; p < end; ++p) {
+          place_of[point_order[p]] = static_cast<int32_t>(p);
+        }
+      });
   // The first batch has been indexed.
   for (size_t j = 1; j < structure->observations.size(); ++j) {
     ObservationTable& others = structure->observations[j];
@@ -208,7 +215,6 @@ Status MachineProblem<Machine>::SetupIndex(
       point_id[k] = place_of[point_id[k]];
     }
   }
-  constexpr int64_t kBlocksPerTask = 1 << 14;
   host_context->ParallelFor(
       static_cast<int64_t>(structure->place.size()),
       kBlocksPerTask,

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
-#include <numeric>
 #include <utility>
 
 #include "ceres_ext/base/failure.h"
@@ -105,6 +104,12 @@ void ArrayRows::Setup(kernels::HostContext* context) {
   for (int i = 0; i < num_arrays; ++i) {
     const Parameters& p = parameters(i);
     const std::vector<uint8_t> is_used = FindUsed(*problem_, i, context);
+    if (p.is_constant == nullptr && p.manifold == nullptr &&
+        p.manifolds == nullptr &&
+        std::find(is_used.begin(), is_used.end(), 0) == is_used.end()) {
+      AppendAll(i);
+      continue;
+    }
     std::vector<int32_t> blocks;
     for (int64_t b = 0; b < p.num_blocks; ++b) {
       if (is_used[b] != 0 && !IsConstant(p, b)) {
@@ -114,22 +119,35 @@ void ArrayRows::Setup(kernels::HostContext* context) {
     Append(i, std::move(blocks));
   }
   FindRows(context);
+  FindUniformRows();
 }
 
 void ArrayRows::Append(int array, std::vector<int32_t> blocks) {
-  const Parameters& p = parameters(array);
   const auto n = static_cast<int32_t>(blocks.size());
-  Index& index = index_[array];
-  if (n == p.num_blocks) {
-    blocks = {};
-    index.of_block = {};
-    index.index_begin = num_blocks_;
-  } else if (index.of_block.empty()) {
-    index.of_block.assign(p.num_blocks, BlockOfRow::kConstant);
+  if (n == parameters(array).num_blocks) {
+    AppendAll(array);
+    return;
   }
+  Index& index = index_[array];
+  if (index.of_block.empty()) {
+    index.of_block.assign(parameters(array).num_blocks, BlockOfRow::kConstant);
+  }
+  AppendSegment(array, n, std::move(blocks));
+}
+
+void ArrayRows::AppendAll(int array) {
+  index_[array] = {{}, num_blocks_};
+  AppendSegment(array, static_cast<int32_t>(parameters(array).num_blocks), {});
+}
+
+void ArrayRows::AppendSegment(int array,
+                              int32_t n,
+                              std::vector<int32_t> blocks) {
   if (n == 0) {
     return;
   }
+  const Parameters& p = parameters(array);
+  Index& index = index_[array];
   Segment segment = {num_blocks_,
                      n,
                      array,
@@ -165,15 +183,15 @@ void ArrayRows::OrderFirst(int array) {
   for (const bool first : {true, false}) {
     for (Segment& segment : segments) {
       if ((segment.array == array) == first) {
-        std::vector<int32_t> blocks = std::move(segment.blocks);
-        if (blocks.empty()) {
-          blocks.resize(segment.num_blocks);
-          std::iota(blocks.begin(), blocks.end(), 0);
+        if (segment.blocks.empty()) {
+          AppendAll(segment.array);
+        } else {
+          Append(segment.array, std::move(segment.blocks));
         }
-        Append(segment.array, std::move(blocks));
       }
     }
   }
+  FindUniformRows();
 }
 
 int ArrayRows::NumVarying(int array) const {
@@ -229,6 +247,43 @@ void ArrayRows::Order(const std::vector<uint8_t>& is_first) {
         Append(static_cast<int>(array), std::move(part[array]));
       }
     }
+  }
+  FindUniformRows();
+}
+
+void ArrayRows::FindUniformRows() {
+  std::vector<UniformRows>* const all = mutable_uniform_rows();
+  all->clear();
+  for (const Group& group : groups_) {
+    const Residuals& residuals = *group.residuals;
+    const auto& blocks = residuals.blocks;
+    const auto is_uniform = [this](const ArrayProblem::Index& index) {
+      const Parameters& p = parameters(index.parameters);
+      return !index.on_device && p.manifold == nullptr &&
+             p.manifolds == nullptr &&
+             index_[index.parameters].of_block.empty();
+    };
+    if (!group.kept.empty() || !residuals.constants_are_of_model ||
+        residuals.constants_bytes % 8 != 0 || residuals.constants_on_device ||
+        residuals.weights_on_device ||
+        !std::all_of(blocks.begin(), blocks.end(), is_uniform)) {
+      continue;
+    }
+    UniformRows rows;
+    rows.begin = group.row_begin;
+    rows.end = group.row_begin + group.num_rows;
+    for (const ArrayProblem::Index& index : blocks) {
+      const Parameters& p = parameters(index.parameters);
+      rows.slots.push_back({index.block,
+                            index_[index.parameters].index_begin,
+                            static_cast<int32_t>(p.num_blocks),
+                            p.size});
+    }
+    rows.loss = residuals.loss;
+    rows.weights = residuals.weights;
+    rows.constants = residuals.constants;
+    rows.constants_bytes = residuals.constants_bytes;
+    all->push_back(std::move(rows));
   }
 }
 

@@ -158,8 +158,14 @@ class ArrayRows final : public ProblemRows {
   static LossOfRow LossOf(const Residuals& residuals, int64_t k);
   BlockOfRow BlockOf(const ArrayProblem::Index& index, int64_t k) const;
   void FindRows(kernels::HostContext* context);
-  // Appends blocks of an array, ascending.
+  // After each change of indices.
+  void FindUniformRows();
+  // Appends blocks of an array, ascending; all of them; or those of a segment.
   void Append(int array, std::vector<int32_t> blocks);
+  void AppendAll(int array);
+  void AppendSegment(int array,
+                     int32_t num_blocks,
+                     std::vector<int32_t> blocks);
   void ForgetOrder();
 
   const ArrayProblem* problem_;

@@ -75,19 +75,6 @@ class BlockTable {
     state_begin_ = state_begin;
     tangent_begin_ = tangent_begin;
   }
-  // Makes the table uniform if its entries are.
-  void SetUniformIfItIs() {
-    for (int64_t i = 0; i < size_; ++i) {
-      if (tangent_size_[i] != ambient_size || manifold_[i] != nullptr ||
-          state_offset_[i] != state_offset_[0] + i * ambient_size ||
-          tangent_offset_[i] != tangent_offset_[0] + i * ambient_size) {
-        return;
-      }
-    }
-    if (size_ > 0) {
-      SetUniform(size_, state_offset_[0], tangent_offset_[0]);
-    }
-  }
 
   bool is_uniform() const { return is_uniform_; }
   // For a uniform table: the number of blocks before block i in Ceres's

@@ -31,9 +31,13 @@ struct Row {
   int32_t point = 0;
   int32_t num_eliminated = 0;
 
+  // Blocks from `size` on are 0.
   bool operator==(const Row& other) const {
-    return size == other.size &&
-           std::equal(blocks, blocks + size, other.blocks);
+    bool is_equal = size == other.size;
+    for (int i = 0; i < kMaxBlocks; ++i) {
+      is_equal &= blocks[i] == other.blocks[i];
+    }
+    return is_equal;
   }
   size_t Hash() const {
     uint64_t hash = 0xcbf29ce484222325ull;
@@ -72,6 +76,88 @@ Row ReadRow(const ProblemRows& problem,
     row.size = size;
   }
   return row;
+}
+
+// Reads uniform rows from their arrays.
+class UniformReader {
+ public:
+  // is_eliminated: alike for all blocks of a slot.
+  UniformReader(const ProblemRows& problem,
+                const UniformRows* rows,
+                const std::vector<uint8_t>& is_eliminated,
+                bool use_schur)
+      : rows_(rows) {
+    Row row;
+    bool fits = use_schur && problem.NumResiduals(rows->begin) == 2;
+    for (const UniformRows::Slot& slot : rows->slots) {
+      if (is_eliminated[slot.first] != 0) {
+        point_ = &slot;
+        ++row.num_eliminated;
+        fits &= slot.columns <= kPointSize;
+      } else {
+        others_.push_back(&slot);
+        row.columns += slot.columns;
+      }
+    }
+    if (fits && row.num_eliminated == 1 &&
+        row.columns <= kernels::kMaxStoredColumns &&
+        others_.size() <= Row::kMaxBlocks) {
+      row.size = static_cast<int32_t>(others_.size());
+    }
+    row_ = row;
+  }
+
+  const UniformRows& rows() const { return *rows_; }
+  bool have_views() const { return row_.size >= 0; }
+  Row Read(int64_t i) const {
+    Row row = row_;
+    const int64_t k = i - rows_->begin;
+    for (int b = 0; b < row.size; ++b) {
+      row.blocks[b] = others_[b]->Block(k);
+    }
+    row.point = point_ == nullptr ? 0 : point_->Block(k);
+    return row;
+  }
+
+ private:
+  const UniformRows* rows_;
+  const UniformRows::Slot* point_ = nullptr;
+  std::vector<const UniformRows::Slot*> others_;
+  Row row_;  // all but the blocks
+};
+
+// Those of the uniform rows that can be read so.
+std::vector<UniformReader> MakeReaders(
+    const ProblemRows& problem,
+    const std::vector<uint8_t>& is_eliminated,
+    bool use_schur) {
+  std::vector<UniformReader> readers;
+  for (const UniformRows& rows : problem.uniform_rows()) {
+    const bool are_alike = std::all_of(
+        rows.slots.begin(), rows.slots.end(), [&](const auto& slot) {
+          const uint8_t* const begin = is_eliminated.data() + slot.first;
+          return std::find(begin, begin + slot.num_blocks, *begin ^ 1) ==
+                 begin + slot.num_blocks;
+        });
+    if (are_alike) {
+      readers.emplace_back(problem, &rows, is_eliminated, use_schur);
+    }
+  }
+  return readers;
+}
+
+// The reader of row i, and up to which row that is the answer.
+std::pair<const UniformReader*, int64_t> FindReader(
+    const std::vector<UniformReader>& readers, int64_t i, int64_t end) {
+  for (const UniformReader& reader : readers) {
+    if (i < reader.rows().begin) {
+      return {nullptr, std::min(end, reader.rows().begin)};
+    }
+    if (i < reader.rows().end) {
+      return {&reader, std::min(end, reader.rows().end)};
+    }
+  }
+  return {nullptr, end};
 }
 
 // Views, by a row of each, numbered as they come.
@@ -141,10 +227,12 @@ bool HasPairsOf(const std::vector<int32_t>& others,
   for (const int32_t i : others) {
     pairs.AddPairsOf(i);
   }
-  return !pairs.empty() &&
-         std::any_of(views.rows.data(),
-                     views.rows.data() + views.rows.size(),
-                     [&](int32_t i) { return pairs.HasAPairOf(i); });
+  for (int64_t k = 0; !pairs.empty() && k < views.size(); ++k) {
+    if (pairs.HasAPairOf(views.row(k))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -165,19 +253,29 @@ bool FindViews(const ProblemRows& problem,
   kernels::HostBuffer<int32_t> point_of;
   Allocate(n, &view_of);
   Allocate(n, &point_of);
+  std::vector<UniformReader> readers;
+  if (rows.rows == nullptr) {
+    readers = MakeReaders(problem, is_eliminated, use_schur);
+  }
   std::vector<Task> tasks(
       static_cast<size_t>((n + rows_per_task - 1) / rows_per_task));
   context->ParallelFor(n, rows_per_task, [&](int64_t begin, int64_t end) {
     Task* const task = &tasks[static_cast<size_t>(begin / rows_per_task)];
     FoundViews found;
-    for (int64_t k = begin; k < end; ++k) {
-      const Row row = ReadRow(problem, is_eliminated, use_schur, rows[k]);
-      if (row.num_eliminated > 1 && task->two_eliminated < 0) {
-        task->two_eliminated = rows[k];
+    for (int64_t k = begin; k < end;) {
+      const auto [reader, last] = FindReader(readers, k, end);
+      for (; k < last; ++k) {
+        const Row row =
+            reader != nullptr
+                ? reader->Read(k)
+                : ReadRow(problem, is_eliminated, use_schur, rows[k]);
+        if (row.num_eliminated > 1 && task->two_eliminated < 0) {
+          task->two_eliminated = rows[k];
+        }
+        point_of.data()[k] = row.point;
+        view_of.data()[k] = row.size < 0 ? kNoView : found.Find(row);
+        task->num_rows += row.size < 0 ? 0 : 1;
       }
-      point_of.data()[k] = row.point;
-      view_of.data()[k] = row.size < 0 ? kNoView : found.Find(row);
-      task->num_rows += row.size < 0 ? 0 : 1;
     }
     task->rows = found.rows();
   });
@@ -210,7 +308,14 @@ bool FindViews(const ProblemRows& problem,
     std::vector<int32_t> others(static_cast<size_t>(n - num_rows));
     // Without others the arrays are used directly.
     const bool has_others = num_rows < n;
-    const bool lists_rows = has_others || rows.rows != nullptr;
+    for (const UniformReader& reader : readers) {
+      if (reader.have_views() && reader.rows().size() == num_rows) {
+        all.uniform = &reader.rows();
+        all.first_row = all.uniform->begin;
+      }
+    }
+    const bool lists_rows =
+        all.uniform == nullptr && (has_others || rows.rows != nullptr);
     Allocate(has_others ? num_rows : 0, &all.view_id);
     Allocate(has_others ? num_rows : 0, &all.point_id);
     Allocate(lists_rows ? num_rows : 0, &all.rows);

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
-#include <map>
 #include <mutex>
 #include <new>
 #include <numeric>
+#include <set>
 #include <typeinfo>
 #include <unordered_map>
 #include <utility>
@@ -56,24 +56,34 @@ class BlockIds {
     return entry->second;
   }
 
-  // Numbers all that were asked for.
-  void Number() {
-    blocks_.reserve(
-        constants_.size() +
-        static_cast<size_t>(std::count(
-            place_of_index_->begin(), place_of_index_->end(), kAsked)));
-    for (size_t i = 0; i < place_of_index_->size(); ++i) {
-      if ((*place_of_index_)[i] == kAsked) {
-        Append(static_cast<int32_t>(i));
-      }
+  // Numbers all that were asked for. Throws std::bad_alloc.
+  void Number(kernels::HostContext* context) {
+    const auto n = static_cast<int64_t>(place_of_index_->size());
+    int32_t* const place = place_of_index_->data();
+    // Before each task, of those that were asked for.
+    std::vector<int32_t> begin_of(
+        static_cast<size_t>((n + kBlocksPerTask - 1) / kBlocksPerTask + 1), 0);
+    context->ParallelFor(n, kBlocksPerTask, [&](int64_t begin, int64_t end) {
+      begin_of[static_cast<size_t>(begin / kBlocksPerTask) + 1] =
+          static_cast<int32_t>(std::count(place + begin, place + end, kAsked));
+    });
+    std::partial_sum(begin_of.begin(), begin_of.end(), begin_of.begin());
+    num_varying_ = begin_of.back();
+    size_ = num_varying_ + static_cast<int32_t>(constants_.size());
+    if (!blocks_.Allocate(size_).ok()) {
+      throw std::bad_alloc();
     }
-    num_varying_ = static_cast<int32_t>(blocks_.size());
-    blocks_.insert(blocks_.end(), constants_.begin(), constants_.end());
-  }
-  // Numbers the varying block with this index next.
-  void Append(int32_t index) {
-    (*place_of_index_)[index] = static_cast<int32_t>(blocks_.size());
-    blocks_.push_back({index, nullptr});
+    context->ParallelFor(n, kBlocksPerTask, [&](int64_t begin, int64_t end) {
+      int32_t next = begin_of[static_cast<size_t>(begin / kBlocksPerTask)];
+      for (int64_t i = begin; i < end; ++i) {
+        if (place[i] == kAsked) {
+          place[i] = next;
+          blocks_.data()[next++] = {static_cast<int32_t>(i), nullptr};
+        }
+      }
+    });
+    std::copy(
+        constants_.begin(), constants_.end(), blocks_.data() + num_varying_);
   }
 
   // After Number, of what was asked for.
@@ -81,7 +91,9 @@ class BlockIds {
     return index >= 0 ? (*place_of_index_)[index]
                       : num_varying_ + (kNone - 1 - index);
   }
-  const std::vector<BlockOfRow>& blocks() const { return blocks_; }
+  // By id.
+  int32_t size() const { return size_; }
+  const BlockOfRow& block(int64_t id) const { return blocks_.data()[id]; }
 
  private:
   static constexpr int32_t kAsked = kNone - 1;
@@ -90,7 +102,8 @@ class BlockIds {
   std::unordered_map<const double*, int32_t> constant_;
   std::vector<BlockOfRow> constants_;
   int32_t num_varying_ = 0;
-  std::vector<BlockOfRow> blocks_;  // by id
+  int32_t size_ = 0;
+  kernels::HostBuffer<BlockOfRow> blocks_;
 };
 
 // The models of rows, numbered as they are met; any number of threads at once.
@@ -231,6 +244,7 @@ class Importer {
       const Type* type = nullptr;
       bool one_has_loss = false;
       for (int64_t i = begin; i < end; ++i) {
+        const UniformRows* const uniform = rows_.FindUniform(i);
         const ceres::CostFunction& cost_function = rows_.TypicalCostFunction(i);
         if (type == nullptr || !type->Has(cost_function)) {
           const auto known =
@@ -245,6 +259,13 @@ class Importer {
           }
         }
         const int8_t kind = type->kind;
+        if (uniform != nullptr && kind == kOtherRow) {
+          const int64_t last = std::min(end, uniform->end);
+          std::fill(kind_.data() + i, kind_.data() + last, kind);
+          std::fill(model_of_row + i, model_of_row + last, type->model);
+          i = last - 1;
+          continue;
+        }
         kind_.data()[i] = kind;
         model_of_row[i] = type->model;
         if (kind != kOtherRow) {
@@ -402,13 +423,42 @@ class Importer {
     auto* tables = is_eliminated ? &structure_->e : &structure_->f;
     const auto family = static_cast<int32_t>(tables->size());
     BlockTable* table = &tables->emplace_back();
-    table->Resize(static_cast<int32_t>(ids.blocks().size()));
     table->ambient_size = size;
     table->padded_size = size;
+    const VaryingBlock first = ids.size() > 0 && !ids.block(0).is_constant()
+                                   ? rows_.block(ids.block(0).index)
+                                   : VaryingBlock();
+    std::atomic<bool> is_uniform{ids.size() > 0 && first.tangent_size == size};
+    context_->ParallelFor(
+        ids.size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+          bool one_differs = false;
+          for (int64_t i = begin; i < end; ++i) {
+            const BlockOfRow& block = ids.block(i);
+            if (block.is_constant()) {
+              one_differs = true;
+              continue;
+            }
+            const VaryingBlock varying = rows_.block(block.index);
+            one_differs |=
+                varying.tangent_size != size || varying.manifold != nullptr ||
+                varying.state_offset != first.state_offset + i * size ||
+                varying.tangent_offset != first.tangent_offset + i * size;
+            structure_->family[block.index] = family;
+            structure_->is_eliminated[block.index] = is_eliminated ? 1 : 0;
+          }
+          if (one_differs) {
+            is_uniform = false;
+          }
+        });
+    if (is_uniform) {
+      table->SetUniform(ids.size(), first.state_offset, first.tangent_offset);
+      return table;
+    }
+    table->Resize(ids.size());
     context_->ParallelFor(
         table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
-            const BlockOfRow& block = ids.blocks()[i];
+            const BlockOfRow& block = ids.block(i);
             if (block.is_constant()) {
               table->Set(i, {-1, -1, 0, block.constant_value, nullptr});
               continue;
@@ -420,11 +470,8 @@ class Importer {
                         varying.tangent_size,
                         nullptr,
                         varying.manifold});
-            structure_->family[block.index] = family;
-            structure_->is_eliminated[block.index] = is_eliminated ? 1 : 0;
           }
         });
-    table->SetUniformIfItIs();
     return table;
   }
 
@@ -453,7 +500,7 @@ class Importer {
     // The points of views are numbered with those of observations.
     ViewStructure* const views = &structure_->views;
     Ask(views->size(), views->point_id.data(), &points);
-    points.Number();
+    points.Number(context_);
     for (ObservationTable& batch : structure_->observations) {
       Name(points, batch.size(), batch.point_id.own_data());
     }
@@ -523,7 +570,7 @@ class Importer {
       }
     }
     Ask(n, camera_id, &cameras);
-    cameras.Number();
+    cameras.Number(context_);
     Name(cameras, n, camera_id);
     if (has_loss_) {
       batch.loss.resize(n);
@@ -564,18 +611,28 @@ class Importer {
 
   // Blocks that are in no family yet, by role and size.
   void FillOthers() {
-    std::map<std::pair<bool, int>, BlockIds> others;
+    const auto family_of = [this](int32_t i) {
+      return std::pair<bool, int>(structure_->is_eliminated[i] != 0,
+                                  rows_.block(i).tangent_size);
+    };
+    std::set<std::pair<bool, int>> families;
     for (int32_t i = 0; i < rows_.num_blocks(); ++i) {
       if (structure_->place[i] == kNone) {
-        others
-            .try_emplace({structure_->is_eliminated[i] != 0,
-                          rows_.block(i).tangent_size},
-                         &structure_->place)
-            .first->second.Append(i);
+        families.insert(family_of(i));
       }
     }
-    for (const auto& [key, ids] : others) {
-      AddFamily(ids, key.first, key.second);
+    for (const auto& family : families) {
+      BlockIds ids(&structure_->place);
+      context_->ParallelFor(
+          rows_.num_blocks(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+            for (auto i = static_cast<int32_t>(begin); i < end; ++i) {
+              if (structure_->place[i] == kNone && family_of(i) == family) {
+                ids.Ask(i);
+              }
+            }
+          });
+      ids.Number(context_);
+      AddFamily(ids, family.first, family.second);
     }
   }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "ceres/cost_function.h"
 #include "ceres/loss_function.h"
@@ -49,6 +50,36 @@ struct LossOfRow {
   const double* weight = nullptr;
 
   double Weight() const { return weight == nullptr ? 1.0 : *weight; }
+};
+
+// Rows begin .. end - 1, which have one type of cost function, one model
+// (CopyConstants) and one loss, and all of whose blocks vary, without manifolds
+// of their own: what is known of each from arrays, in host memory.
+struct UniformRows {
+  // One per block of a row.
+  struct Slot {
+    // Row begin + k has block first + number[k], or first + k where number is
+    // null, one of num_blocks from `first` on.
+    const int32_t* number = nullptr;
+    int32_t first = 0;
+    int32_t num_blocks = 0;
+    int columns = 0;  // of the tangent of each block
+
+    int32_t Block(int64_t k) const {
+      return first + (number == nullptr ? static_cast<int32_t>(k) : number[k]);
+    }
+  };
+
+  int64_t begin = 0;
+  int64_t end = 0;
+  std::vector<Slot> slots;
+  const ceres::LossFunction* loss = nullptr;  // null: none
+  const double* weights = nullptr;            // one per row; null: 1
+  // The output of CopyConstants of each row, a multiple of 8 bytes.
+  const void* constants = nullptr;
+  int64_t constants_bytes = 0;
+
+  int64_t size() const { return end - begin; }
 };
 
 // Thread safety: const members may be called from any thread.
@@ -108,6 +139,21 @@ class ProblemRows {
   // Its place among all residual blocks of the problem, for messages.
   virtual int64_t Number(int64_t row) const = 0;
 
+  // Rows that are known to be uniform, in their order.
+  const std::vector<UniformRows>& uniform_rows() const { return uniform_rows_; }
+  // Those among which the row is; null: none.
+  const UniformRows* FindUniform(int64_t row) const {
+    for (const UniformRows& rows : uniform_rows_) {
+      if (row >= rows.begin && row < rows.end) {
+        return &rows;
+      }
+    }
+    return nullptr;
+  }
+
+ protected:
+  std::vector<UniformRows>* mutable_uniform_rows() { return &uniform_rows_; }
+
  private:
   // Writes the indices of the blocks of rows begin .. end - 1 one after the
   // other.
@@ -122,6 +168,7 @@ class ProblemRows {
   int64_t blocks_of_each_ = 0;
   kernels::HostBuffer<int64_t> first_block_;
   kernels::HostBuffer<int32_t> blocks_;
+  std::vector<UniformRows> uniform_rows_;
 };
 
 }  // namespace ceres_ext

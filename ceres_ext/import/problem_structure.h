@@ -104,9 +104,12 @@ struct ObservationTable {
 // cuda_kernels/structure/views.h).
 struct ViewStructure {
   // Numbers of the rows, and of each its view and its point, as
-  // ObservationTable has it. rows: empty if all rows of the problem are
-  // rows of views.
+  // ObservationTable has it. rows: empty if they come one after the other, from
+  // first_row on.
   kernels::HostBuffer<int32_t> rows;
+  int64_t first_row = 0;
+  // If they are these rows, in their order; null: they are not.
+  const UniformRows* uniform = nullptr;
   kernels::HostBuffer<int32_t> view_id;
   kernels::HostBuffer<int32_t> point_id;
   // For each view the indices of its blocks, in the order of its rows.
@@ -115,7 +118,8 @@ struct ViewStructure {
 
   int64_t size() const { return view_id.size(); }
   int32_t row(int64_t k) const {
-    return rows.size() == 0 ? static_cast<int32_t>(k) : rows.data()[k];
+    return rows.size() == 0 ? static_cast<int32_t>(first_row + k)
+                            : rows.data()[k];
   }
 };
 

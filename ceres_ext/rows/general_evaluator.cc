@@ -98,7 +98,7 @@ class GeneralEvaluator final : public RowGroupsEvaluator<Machine> {
           input.structure->general_rows[index_->row_order()[k]];
     }
     const auto describe = [&](RowBlocks* blocks,
-                              std::vector<RowBlock>* /*points*/,
+                              kernels::HostBuffer<RowBlock>* /*points*/,
                               ModelInput* model) {
       DescribeModel(input, blocks, model);
       return Status();

@@ -11,6 +11,8 @@
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/base/type_name.h"
 #include "cuda_kernels/base/vector_sums.h"
+#include "cuda_kernels/ops/block_table.h"
+#include "cuda_kernels/ops/row_constants.h"
 #include "cuda_kernels/ops/vector_operation.h"
 
 namespace ceres_ext {
@@ -234,8 +236,8 @@ Status ModelEvaluator<Machine>::Setup(const Input& input,
   machine_ = machine;
   model_ = input.model;
   is_recomputed_ = input.is_recomputed;
-  const int64_t n = input.rows.size();
-  type_ = TypeName(problem.TypicalCostFunction(input.rows.data()[0]));
+  const int64_t n = input.size();
+  type_ = TypeName(problem.TypicalCostFunction(input.first_row()));
   batch_ = common;
   batch_.num_rows = n;
   // Null if there is none.
@@ -248,27 +250,87 @@ Status ModelEvaluator<Machine>::Setup(const Input& input,
   };
   CERES_EXT_RETURN_IF_ERROR(upload(input.place, &place_, &batch_.place));
   CERES_EXT_RETURN_IF_ERROR(upload(input.blocks, &blocks_, &batch_.blocks));
-  CERES_EXT_RETURN_IF_ERROR(machine->Upload(
-      input.combination.size(), input.combination.data(), &combination_));
-  batch_.combination = combination_.data();
+  if (input.uniform == nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(
+        input.combination.size(), input.combination.data(), &combination_));
+    batch_.combination = combination_.data();
+  } else {
+    batch_.combination = input.machine_combination;
+  }
   CERES_EXT_RETURN_IF_ERROR(
       upload(input.residual_begin, &residual_begin_, &batch_.residual_begin));
   CERES_EXT_RETURN_IF_ERROR(
       upload(input.value_begin, &value_begin_, &batch_.value_begin));
 
-  bool losses_differ = false;
-  CERES_EXT_RETURN_IF_ERROR(
-      SetupConstants(input.rows, problem, host_context, &losses_differ));
-  CERES_EXT_RETURN_IF_ERROR(
-      SetupLosses(input.rows, problem, losses_differ, host_context));
+  if (input.uniform != nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(SetupUniform(input, host_context));
+  } else {
+    bool losses_differ = false;
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupConstants(input.rows, problem, host_context, &losses_differ));
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupLosses(input.rows, problem, losses_differ, host_context));
+  }
   if (loss_.calls_user()) {
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &squared_norms_));
   }
   return machine->AllocateResult(&sums_);
 }
 
-// Rows on the host, and on a device, where some of them at a time cross, words
-// side by side.
+// Rows on the host, and on a device words, side by side.
+template <typename Machine>
+Status ModelEvaluator<Machine>::AllocateConstants(int64_t n,
+                                                  int64_t num_words) {
+  batch_.constant_row = kIsHost<Machine> ? num_words : 1;
+  batch_.constant_word = kIsHost<Machine> ? 1 : n;
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_words * n, &constants_));
+  batch_.constants = constants_.data();
+  return {};
+}
+
+template <typename Machine>
+Status ModelEvaluator<Machine>::SetupUniform(
+    const Input& input, kernels::HostContext* host_context) {
+  const UniformRows& rows = *input.uniform;
+  const int64_t n = rows.size();
+  const int64_t num_words = rows.constants_bytes / 8;
+  CERES_EXT_RETURN_IF_ERROR(AllocateConstants(n, num_words));
+  {
+    Buffer<uint64_t> as_given;
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Upload(num_words * n,
+                         static_cast<const uint64_t*>(rows.constants),
+                         &as_given));
+    CERES_EXT_RETURN_IF_ERROR(
+        kernels::Run(kernels::GatherWordsParams{n,
+                                                num_words,
+                                                input.input_id,
+                                                as_given.data(),
+                                                constants_.data(),
+                                                batch_.constant_row,
+                                                batch_.constant_word},
+                     machine_));
+  }
+  if (rows.loss != nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(
+        loss_.Setup(*rows.loss, n, host_context, machine_));
+  }
+  if (rows.weights == nullptr) {
+    return {};
+  }
+  Buffer<double> as_given;
+  Buffer<double> weights;
+  CERES_EXT_RETURN_IF_ERROR(machine_->Upload(n, rows.weights, &as_given));
+  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &weights));
+  CERES_EXT_RETURN_IF_ERROR(kernels::Run(
+      kernels::GatherTuplesParams<1>{
+          n, input.input_id, as_given.data(), weights.data()},
+      machine_));
+  loss_.TakeWeights(n, std::move(weights));
+  return {};
+}
+
+// On their way to a device some of them at a time cross.
 template <typename Machine>
 Status ModelEvaluator<Machine>::SetupConstants(
     const InputArray<int32_t>& rows,
@@ -279,10 +341,7 @@ Status ModelEvaluator<Machine>::SetupConstants(
   const ceres::LossFunction* const loss = problem.Loss(rows.data()[0]).loss;
   std::atomic<bool> differ{false};
   const int64_t num_words = (model_->constants_bytes + 7) / 8;
-  batch_.constant_row = kIsHost<Machine> ? num_words : 1;
-  batch_.constant_word = kIsHost<Machine> ? 1 : n;
-  CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_words * n, &constants_));
-  batch_.constants = constants_.data();
+  CERES_EXT_RETURN_IF_ERROR(AllocateConstants(n, num_words));
   const int64_t chunk = kIsHost<Machine> ? n : std::min(n, kRowsThatCross);
   kernels::HostBuffer<uint64_t> crossing;
   if (!kIsHost<Machine>) {

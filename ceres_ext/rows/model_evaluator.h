@@ -71,11 +71,22 @@ class ModelEvaluator {
     bool is_recomputed = false;  // The Jacobian is, by GetRecomputedForm().
     InputArray<int32_t> rows;    // their numbers in the problem
     std::vector<int32_t> place;  // empty: their numbers
+    // In place of rows, place and combination, all in the machine's memory:
+    // row i is input_id[i] of these, with machine_combination[i].
+    const UniformRows* uniform = nullptr;
+    const int32_t* input_id = nullptr;
+    const int32_t* machine_combination = nullptr;
     std::vector<RowBlock> blocks;
     kernels::HostBuffer<int32_t> combination;
     std::vector<int32_t> residual_begin;
     std::vector<int64_t> value_begin;
 
+    int64_t size() const {
+      return uniform == nullptr ? rows.size() : uniform->size();
+    }
+    int64_t first_row() const {
+      return uniform == nullptr ? rows.data()[0] : uniform->begin;
+    }
     int32_t PlaceOf(int64_t i) const {
       return place.empty() ? static_cast<int32_t>(i) : place[i];
     }
@@ -106,6 +117,10 @@ class ModelEvaluator {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
+  kernels::Status AllocateConstants(int64_t n, int64_t num_words);
+  // Constants, losses and weights of uniform rows.
+  kernels::Status SetupUniform(const Input& input,
+                               kernels::HostContext* host_context);
   // losses_differ: whether the rows have different ones, of which a list takes
   // memory.
   kernels::Status SetupConstants(const InputArray<int32_t>& rows,

@@ -78,8 +78,11 @@ Status RowGroupsEvaluator<Machine>::SetupRows(
   if (num_host_rows_ == rows.size()) {
     host_place_.clear();
   } else {
+    std::vector<ModelInput> of_model;
     CERES_EXT_RETURN_IF_ERROR(
-        SetupModels(input, rows, model_of_place, point_id, describe));
+        SplitByModel(structure, rows, model_of_place, &of_model));
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupModels(input, std::move(of_model), point_id, describe));
   }
   if (host_rows.empty()) {
     return {};
@@ -101,17 +104,36 @@ Status RowGroupsEvaluator<Machine>::SetupRows(
 }
 
 template <typename Machine>
-Status RowGroupsEvaluator<Machine>::SetupModels(
+Status RowGroupsEvaluator<Machine>::SetupUniformRows(
     const RowGroupsInput<Machine>& input,
-    const InputArray<int32_t>& rows,
-    const std::vector<int16_t>& model_of_place,
+    const UniformRows& rows,
+    const int32_t* input_id,
+    int64_t num_residuals,
     const int32_t* point_id,
     const DescribeModel& describe) {
-  const std::vector<const BatchModel*>& models = input.structure->models;
+  blocks_ = input.blocks;
+  summary_ = input.summary;
+  num_residuals_ = num_residuals;
+  const ProblemStructure& structure = *input.structure;
+  std::vector<ModelInput> of_model(structure.models.size());
+  ModelInput& of_rows =
+      of_model[structure.model(static_cast<int32_t>(rows.begin))];
+  of_rows.uniform = &rows;
+  of_rows.input_id = input_id;
+  return SetupModels(input, std::move(of_model), point_id, describe);
+}
+
+template <typename Machine>
+Status RowGroupsEvaluator<Machine>::SplitByModel(
+    const ProblemStructure& structure,
+    const InputArray<int32_t>& rows,
+    const std::vector<int16_t>& model_of_place,
+    std::vector<ModelInput>* inputs) {
+  const std::vector<const BatchModel*>& models = structure.models;
   std::vector<ModelInput> of_model(models.size());
   if (model_of_place.empty()) {
-    of_model[input.structure->model(rows.data()[0])].rows.Refer(rows.size(),
-                                                                rows.data());
+    of_model[structure.model(rows.data()[0])].rows.Refer(rows.size(),
+                                                         rows.data());
   }
   std::vector<int64_t> num_rows(models.size(), 0);
   for (const int16_t model : model_of_place) {
@@ -129,19 +151,30 @@ Status RowGroupsEvaluator<Machine>::SetupModels(
       model.place.push_back(static_cast<int32_t>(k));
     }
   }
+  *inputs = std::move(of_model);
+  return {};
+}
+
+template <typename Machine>
+Status RowGroupsEvaluator<Machine>::SetupModels(
+    const RowGroupsInput<Machine>& input,
+    std::vector<ModelInput> of_model,
+    const int32_t* point_id,
+    const DescribeModel& describe) {
   RowBlocks row_blocks;
-  std::vector<RowBlock> points;
-  for (size_t m = 0; m < models.size(); ++m) {
-    of_model[m].model = models[m];
-    if (of_model[m].rows.size() > 0) {
+  kernels::HostBuffer<RowBlock> points;
+  for (size_t m = 0; m < of_model.size(); ++m) {
+    of_model[m].model = input.structure->models[m];
+    if (of_model[m].size() > 0) {
       CERES_EXT_RETURN_IF_ERROR(describe(&row_blocks, &points, &of_model[m]));
     }
   }
 
   CERES_EXT_RETURN_IF_ERROR(manifolds_.Setup(
       row_blocks.manifolds(), /*wants_tangents=*/true, machine()));
-  const auto set_tangents = [this](std::vector<RowBlock>* of_rows) -> Status {
-    for (RowBlock& block : *of_rows) {
+  const auto set_tangents = [&](int64_t n, RowBlock* of_rows) -> Status {
+    for (int64_t i = 0; !row_blocks.manifolds().empty() && i < n; ++i) {
+      RowBlock& block = of_rows[i];
       if (block.tangent != RowBlock::kIdentity) {
         const int64_t begin = manifolds_.tangent_begin(block.tangent);
         if (begin > std::numeric_limits<int32_t>::max()) {
@@ -155,16 +188,18 @@ Status RowGroupsEvaluator<Machine>::SetupModels(
   };
   CERES_EXT_RETURN_IF_ERROR(
       machine()->Upload(row_blocks.constant_state(), &constant_state_));
-  CERES_EXT_RETURN_IF_ERROR(set_tangents(&points));
-  CERES_EXT_RETURN_IF_ERROR(machine()->Upload(points, &points_));
+  CERES_EXT_RETURN_IF_ERROR(set_tangents(points.size(), points.data()));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine()->Upload(points.size(), points.data(), &points_));
   RowBatch common;
   common.points = points_.data();
   common.point_id = point_id;
   common.constant_state = constant_state_.data();
   common.tangents = manifolds_.tangents();
   for (ModelInput& model : of_model) {
-    if (model.rows.size() > 0) {
-      CERES_EXT_RETURN_IF_ERROR(set_tangents(&model.blocks));
+    if (model.size() > 0) {
+      CERES_EXT_RETURN_IF_ERROR(set_tangents(
+          static_cast<int64_t>(model.blocks.size()), model.blocks.data()));
       models_.push_back(std::make_unique<ModelEvaluator<Machine>>());
       CERES_EXT_RETURN_IF_ERROR(models_.back()->Setup(model,
                                                       common,

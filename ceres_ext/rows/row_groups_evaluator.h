@@ -144,8 +144,10 @@ class RowGroupsEvaluator : public BatchEvaluator {
 
   // Properties of the rows of one model, given by the kind.
   using ModelInput = typename ModelEvaluator<Machine>::Input;
-  using DescribeModel = std::function<kernels::Status(
-      RowBlocks* blocks, std::vector<RowBlock>* points, ModelInput* input)>;
+  using DescribeModel =
+      std::function<kernels::Status(RowBlocks* blocks,
+                                    kernels::HostBuffer<RowBlock>* points,
+                                    ModelInput* input)>;
 
   // rows: their numbers in the problem, in the order of the index. chunk: host
   // rows in one. e_values: see HostEvaluation::Evaluate. point_id: RowBatch's.
@@ -158,6 +160,14 @@ class RowGroupsEvaluator : public BatchEvaluator {
                             int e_values,
                             const int32_t* point_id,
                             const DescribeModel& describe);
+  // The same of uniform rows that a model evaluates; input_id: of each place
+  // the row's number among them, in the machine's memory.
+  kernels::Status SetupUniformRows(const RowGroupsInput<Machine>& input,
+                                   const UniformRows& rows,
+                                   const int32_t* input_id,
+                                   int64_t num_residuals,
+                                   const int32_t* point_id,
+                                   const DescribeModel& describe);
 
   const MachineProblem<Machine>& blocks() const { return *blocks_; }
   Machine* machine() const { return blocks_->machine(); }
@@ -215,9 +225,15 @@ class RowGroupsEvaluator : public BatchEvaluator {
   // After the models have evaluated what the Jacobian belongs to.
   virtual kernels::Status KeepState(BatchJacobian* /*jacobian*/) { return {}; }
 
+  // By model the rows of the places that have one; model_of_place: empty if all
+  // have that of the first.
+  static kernels::Status SplitByModel(
+      const ProblemStructure& structure,
+      const InputArray<int32_t>& rows,
+      const std::vector<int16_t>& model_of_place,
+      std::vector<ModelInput>* of_model);
   kernels::Status SetupModels(const RowGroupsInput<Machine>& input,
-                              const InputArray<int32_t>& rows,
-                              const std::vector<int16_t>& model_of_place,
+                              std::vector<ModelInput> of_model,
                               const int32_t* point_id,
                               const DescribeModel& describe);
   kernels::Status EvaluateHostRows(const EvaluationRequest& request,

@@ -35,11 +35,29 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     const solver::ProblemBlocks& blocks = input.blocks->blocks();
     this->owns_points_ = blocks.e_owner[0] != solver::ProblemBlocks::kShared;
     const int64_t n = rows_->index().num_observations;
+    const ViewStructure& views = input.structure->views;
+    const int16_t model = input.structure->model(views.row(0));
+    if (views.uniform != nullptr && model != ProblemStructure::kNoModel &&
+        input.why_no_form[model].empty()) {
+      return this->SetupUniformRows(
+          input,
+          *views.uniform,
+          rows_->index().input_id(),
+          Shape::kNumResiduals * n,
+          rows_->index().point_id,
+          [&](RowBlocks* row_blocks,
+              kernels::HostBuffer<RowBlock>* points,
+              ModelInput* model_input) -> Status {
+            model_input->is_recomputed = input.recomputed_views;
+            model_input->machine_combination = rows_->index().camera_id;
+            DescribeUniformModel(*input.structure, row_blocks, model_input);
+            return DescribePoints(input, row_blocks, points);
+          });
+    }
     kernels::HostBuffer<int32_t> order;
     CERES_EXT_RETURN_IF_ERROR(order.Allocate(n));
     CERES_EXT_RETURN_IF_ERROR(
         rows_->machine->Download(n, rows_->index().input_id(), order.data()));
-    const ViewStructure& views = input.structure->views;
     InputArray<int32_t> rows;
     rows.Refer(n, order.data());
     if (views.rows.size() > 0) {
@@ -52,13 +70,13 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
           });
     }
     const auto describe = [&](RowBlocks* row_blocks,
-                              std::vector<RowBlock>* points,
-                              ModelInput* model) -> Status {
-      model->is_recomputed = input.recomputed_views;
-      if (points->empty()) {
-        DescribePoints(input, row_blocks, points);
+                              kernels::HostBuffer<RowBlock>* points,
+                              ModelInput* model_input) -> Status {
+      model_input->is_recomputed = input.recomputed_views;
+      if (points->size() == 0) {
+        CERES_EXT_RETURN_IF_ERROR(DescribePoints(input, row_blocks, points));
       }
-      return DescribeModel(input, order.data(), row_blocks, model);
+      return DescribeModel(input, order.data(), row_blocks, model_input);
     };
     CERES_EXT_RETURN_IF_ERROR(this->SetupRows(input,
                                               rows,
@@ -99,16 +117,22 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
   static constexpr int64_t kChunk = 1 << 16;
   static constexpr int kNumBuffers = 2;
 
-  static void DescribePoints(const RowGroupsInput<Machine>& input,
-                             RowBlocks* row_blocks,
-                             std::vector<RowBlock>* points) {
+  static Status DescribePoints(const RowGroupsInput<Machine>& input,
+                               RowBlocks* row_blocks,
+                               kernels::HostBuffer<RowBlock>* points) {
     const ProblemStructure& structure = *input.structure;
-    // Values that only observations have are unused here.
-    points->resize(input.blocks->views()->points().size());
+    const int64_t num_points = input.blocks->views()->points().size();
+    CERES_EXT_RETURN_IF_ERROR(points->Allocate(num_points));
+    RowBlock* const all = points->data();
+    // Those that only observations have are unused here.
+    input.host_context->ParallelFor(
+        num_points, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          std::fill(all + begin, all + end, RowBlock());
+        });
     std::atomic<bool> has_manifold{false};
     const auto make = [&](int32_t index, auto&& fn) {
       if (structure.is_eliminated[index] != 0 && structure.family[index] == 0) {
-        fn(structure.rows->block(index), &(*points)[structure.place[index]]);
+        fn(structure.rows->block(index), &all[structure.place[index]]);
       }
     };
     const auto n = static_cast<int64_t>(structure.place.size());
@@ -131,6 +155,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
             *structure.rows, {b, nullptr}, block.size, /*column=*/0);
       });
     }
+    return {};
   }
 
   // A placeholder for an eliminated block.
@@ -159,6 +184,44 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
                : block;
   }
 
+  // A block of a row of a view, or kEliminated; size: of its value.
+  static RowBlock Describe(const ProblemRows& problem,
+                           const std::vector<int32_t>& view,
+                           const BlockOfRow& block,
+                           int size,
+                           RowBlocks* row_blocks) {
+    if (block == kEliminated) {
+      RowBlock point;
+      point.column = RowBlock::kPoint;
+      return point;
+    }
+    int32_t column = 0;
+    for (const int32_t index : view) {
+      if (index == block.index) {
+        break;
+      }
+      column += problem.block(index).tangent_size;
+    }
+    return row_blocks->Make(
+        problem, block, size, block.is_constant() ? 0 : column);
+  }
+
+  // The combination of uniform rows is their view.
+  static void DescribeUniformModel(const ProblemStructure& structure,
+                                   RowBlocks* row_blocks,
+                                   ModelInput* model) {
+    for (const std::vector<int32_t>& view : structure.views.blocks) {
+      auto next = view.begin();
+      for (const UniformRows::Slot& slot : model->uniform->slots) {
+        const BlockOfRow block = structure.is_eliminated[slot.first] != 0
+                                     ? kEliminated
+                                     : BlockOfRow{*next++, nullptr};
+        model->blocks.push_back(
+            Describe(*structure.rows, view, block, slot.columns, row_blocks));
+      }
+    }
+  }
+
   // Rows of a view usually have the same blocks in the same slots, a
   // combination; constant blocks, which are in no view, and the point's slot
   // may tell them apart.
@@ -179,22 +242,11 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
       for (int b = 0; b < num_blocks; ++b) {
         const BlockOfRow block = BlockOrPoint(problem.Block(row, b), structure);
         blocks.push_back(block);
-        RowBlock described;
-        described.column = RowBlock::kPoint;
-        if (!(block == kEliminated)) {
-          int32_t column = 0;
-          for (const int32_t index : views.blocks[view]) {
-            if (index == block.index) {
-              break;
-            }
-            column += problem.block(index).tangent_size;
-          }
-          described = row_blocks->Make(problem,
-                                       block,
-                                       problem.BlockSize(row, b),
-                                       block.is_constant() ? 0 : column);
-        }
-        model->blocks.push_back(described);
+        model->blocks.push_back(Describe(problem,
+                                         views.blocks[view],
+                                         block,
+                                         problem.BlockSize(row, b),
+                                         row_blocks));
       }
       return static_cast<int32_t>(blocks.size() / num_blocks) - 1;
     };
@@ -351,7 +403,9 @@ std::string WhyStored(const ProblemStructure& structure,
                                  why_no_form[model].empty()};
   std::atomic<bool> is_one_loss{true};
   host_context->ParallelFor(
-      views.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+      views.uniform == nullptr ? views.size() : 0,
+      kRowsPerTask,
+      [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end && is_one_model; ++k) {
           if (structure.model(views.row(k)) != model) {
             is_one_model = false;

@@ -27,6 +27,7 @@
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/power_series.h"
 #include "cuda_kernels/ops/robust_losses.h"
+#include "cuda_kernels/ops/row_constants.h"
 #include "cuda_kernels/ops/schur_terms.h"
 #include "cuda_kernels/ops/views.h"
 
@@ -243,6 +244,8 @@ CERES_EXT_RUN(GatherColumnsParams)
 CERES_EXT_RUN(BlockSumParams<ViewVectors>)
 CERES_EXT_RUN(BlockSumParams<ViewMatrices<false>>)
 CERES_EXT_RUN(BlockSumParams<ViewMatrices<true>>)
+// ops/row_constants.h
+CERES_EXT_RUN(GatherWordsParams)
 // ops/pcg.h
 CERES_EXT_RUN(PcgStartParams)
 CERES_EXT_RUN(PcgRhoParams)

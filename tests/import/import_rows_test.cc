@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The import of a Program with enough blocks for several tasks, against the
-// problem that it was made from, for one thread and for several.
+// The import of a Program, and of arrays, with enough blocks for several tasks,
+// against the problem that it was made from, for one thread and for several.
 
 #include "ceres_ext/import/import_rows.h"
 
@@ -18,7 +18,10 @@
 #include "ceres/problem_impl.h"
 #include "ceres/program.h"
 #include "ceres/residual_block.h"
+#include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/device_cost_function.h"
+#include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/under_ceres/program_rows.h"
 #include "cuda_kernels/machine/host_context.h"
 #include "gtest/gtest.h"
@@ -307,7 +310,199 @@ TEST_P(BundleStructureTest, ViewsAndRowsOfAnyShape) {
   }
 }
 
+struct Reprojection {
+  template <typename T>
+  bool operator()(const T* pose,
+                  const T* intrinsics,
+                  const T* point,
+                  T* residuals) const {
+    T camera[9];
+    std::copy_n(pose, 6, camera);
+    std::copy_n(intrinsics, 3, camera + 6);
+    return AutodiffReprojection<3>{u, v}(camera, point, residuals);
+  }
+  double u;
+  double v;
+};
+struct PosePrior {
+  template <typename T>
+  bool operator()(const T* pose, T* residuals) const {
+    residuals[0] = pose[0] - first;
+    return true;
+  }
+  double first;
+};
+
+// Arrays of poses, intrinsics of every third of them, and points; residuals
+// number 0 are reprojections and 1 priors.
+class ArrayRowsTest : public testing::TestWithParam<int> {
+ protected:
+  ArrayRowsTest()
+      : bal_(MakeBalTestProblem(30, kRows / kViews, kViews, 9)),
+        context_(GetParam()) {
+    for (int c = 0; c < bal_.num_cameras(); ++c) {
+      poses_.insert(poses_.end(), bal_.camera(c), bal_.camera(c) + 6);
+      if (c % 3 == 0) {
+        intrinsics_.insert(
+            intrinsics_.end(), bal_.camera(c) + 6, bal_.camera(c) + 9);
+      }
+    }
+    for (const int32_t c : bal_.camera_id) {
+      intrinsics_id_.push_back(c / 3);
+    }
+  }
+
+  // The other blocks are those of constants.
+  void Add(ArrayProblem::Parameters poses,
+           bool one_by_one,
+           ArrayProblem* problem) {
+    poses.values = poses_.data();
+    poses.num_blocks = bal_.num_cameras();
+    poses.size = 6;
+    const int pose = problem->AddParameters(poses);
+    const int intrinsics = problem->AddParameters(
+        {intrinsics_.data(), static_cast<int64_t>(intrinsics_.size()) / 3, 3});
+    const int point =
+        problem->AddParameters({bal_.points.data(), bal_.num_points(), 3});
+    problem->AddResiduals<DeviceAutoDiffCostFunction<Reprojection, 2, 6, 3, 3>>(
+        kRows,
+        bal_.observations.data(),
+        {{pose, bal_.camera_id.data()},
+         {intrinsics, intrinsics_id_.data()},
+         {point, bal_.point_id.data()}},
+        &loss_,
+        weights_.data());
+    problem->AddResiduals<DeviceAutoDiffCostFunction<PosePrior, 1, 6>>(
+        bal_.num_cameras(), firsts_.data(), {{pose, nullptr}});
+    problem->mutable_residuals(0)->constants_are_of_model = !one_by_one;
+    problem->mutable_residuals(1)->constants_are_of_model = !one_by_one;
+  }
+
+  void Import(const ArrayProblem& problem,
+              std::shared_ptr<ArrayRows>* rows,
+              ProblemStructure* structure) {
+    *rows = std::make_shared<ArrayRows>(&problem);
+    (*rows)->Setup(&context_);
+    (*rows)->OrderFirst(2);
+    ImportOptions options;
+    options.num_eliminate_blocks = (*rows)->NumVarying(2);
+    std::string reason;
+    ASSERT_TRUE(ImportRows(*rows, options, &context_, structure, &reason))
+        << reason;
+  }
+
+  static void ExpectSameTable(const BlockTable& a, const BlockTable& b) {
+    ASSERT_EQ(a.size(), b.size());
+    EXPECT_EQ(a.is_uniform(), b.is_uniform());
+    EXPECT_EQ(a.ambient_size, b.ambient_size);
+    EXPECT_EQ(a.padded_size, b.padded_size);
+    for (int32_t i = 0; i < a.size(); ++i) {
+      ASSERT_EQ(a.state_offset(i), b.state_offset(i));
+      ASSERT_EQ(a.tangent_offset(i), b.tangent_offset(i));
+      ASSERT_EQ(a.tangent_size(i), b.tangent_size(i));
+    }
+  }
+
+  BalTestProblem bal_;
+  kernels::HostContext context_;
+  std::vector<double> poses_;
+  std::vector<double> intrinsics_;
+  std::vector<int32_t> intrinsics_id_;
+  std::vector<double> weights_ = std::vector<double>(kRows, 0.5);
+  std::vector<double> firsts_ = std::vector<double>(30, 0.1);
+  ceres::HuberLoss loss_{1.0};
+};
+
+// Uniform rows are read from their arrays, others one by one.
+TEST_P(ArrayRowsTest, UniformRowsAsOneByOne) {
+  ArrayProblem of_arrays;
+  ArrayProblem one_by_one;
+  Add({}, false, &of_arrays);
+  Add({}, true, &one_by_one);
+  std::shared_ptr<ArrayRows> rows;
+  std::shared_ptr<ArrayRows> other_rows;
+  ProblemStructure structure;
+  ProblemStructure expected;
+  Import(of_arrays, &rows, &structure);
+  Import(one_by_one, &other_rows, &expected);
+
+  ASSERT_EQ(rows->uniform_rows().size(), 2u);
+  EXPECT_TRUE(other_rows->uniform_rows().empty());
+  const UniformRows& uniform = rows->uniform_rows()[0];
+  EXPECT_EQ(structure.views.uniform, &uniform);
+  EXPECT_EQ(expected.views.uniform, nullptr);
+  EXPECT_EQ(uniform.loss, &loss_);
+  EXPECT_EQ(uniform.weights, weights_.data());
+  EXPECT_EQ(uniform.constants, bal_.observations.data());
+  EXPECT_EQ(rows->FindUniform(0), &uniform);
+  EXPECT_EQ(rows->FindUniform(kRows - 1), &uniform);
+  EXPECT_EQ(rows->FindUniform(kRows), &rows->uniform_rows()[1]);
+  EXPECT_EQ(rows->FindUniform(kRows + 30), nullptr);
+  for (int64_t i = 0; i < rows->size(); ++i) {
+    const UniformRows& of_row = *rows->FindUniform(i);
+    for (int j = 0; j < rows->NumBlocks(i); ++j) {
+      ASSERT_EQ(of_row.slots[j].Block(i - of_row.begin),
+                rows->Block(i, j).index);
+    }
+  }
+
+  ASSERT_EQ(structure.views.size(), kRows);
+  EXPECT_EQ(structure.views.columns, expected.views.columns);
+  EXPECT_EQ(structure.views.blocks, expected.views.blocks);
+  EXPECT_EQ(structure.views.blocks.size(), 30u);
+  for (int64_t k = 0; k < kRows; ++k) {
+    ASSERT_EQ(structure.views.row(k), expected.views.row(k));
+    ASSERT_EQ(structure.views.view_id.data()[k],
+              expected.views.view_id.data()[k]);
+    ASSERT_EQ(structure.views.point_id.data()[k],
+              expected.views.point_id.data()[k]);
+  }
+  EXPECT_EQ(structure.general_rows.size(), 30u);
+  EXPECT_EQ(structure.general_rows, expected.general_rows);
+  EXPECT_EQ(structure.is_eliminated, expected.is_eliminated);
+  EXPECT_EQ(structure.family, expected.family);
+  EXPECT_EQ(structure.place, expected.place);
+  ASSERT_EQ(structure.e.size(), 1u);
+  ASSERT_EQ(structure.f.size(), 2u);
+  ASSERT_EQ(expected.f.size(), 2u);
+  EXPECT_TRUE(structure.e[0].is_uniform());
+  ExpectSameTable(structure.e[0], expected.e[0]);
+  for (int i = 0; i < 2; ++i) {
+    ExpectSameTable(structure.f[i], expected.f[i]);
+  }
+  ASSERT_EQ(structure.models.size(), 2u);
+  for (int32_t i = 0; i < rows->size(); ++i) {
+    ASSERT_EQ(structure.model(i), i < kRows ? 0 : 1);
+  }
+}
+
+// A block that is constant or has a manifold of its own.
+TEST_P(ArrayRowsTest, OtherRowsAreNotUniform) {
+  std::vector<uint8_t> is_constant(30, 0);
+  is_constant[4] = 1;
+  ceres::SubsetManifold subset(6, {1});
+  std::vector<ceres::Manifold*> manifolds(30, nullptr);
+  manifolds[5] = &subset;
+  ArrayProblem::Parameters with_constant;
+  with_constant.is_constant = is_constant.data();
+  ArrayProblem::Parameters with_manifold;
+  with_manifold.manifold = &subset;
+  ArrayProblem::Parameters with_manifolds;
+  with_manifolds.manifolds = manifolds.data();
+  for (const auto& poses : {with_constant, with_manifold, with_manifolds}) {
+    ArrayProblem problem;
+    Add(poses, false, &problem);
+    std::shared_ptr<ArrayRows> rows;
+    ProblemStructure structure;
+    Import(problem, &rows, &structure);
+    EXPECT_TRUE(rows->uniform_rows().empty());
+    EXPECT_EQ(structure.views.uniform, nullptr);
+    EXPECT_EQ(structure.views.size(), kRows);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Threads, BundleStructureTest, testing::Values(1, 4));
+INSTANTIATE_TEST_SUITE_P(Threads, ArrayRowsTest, testing::Values(1, 4));
 
 }  // namespace
 }  // namespace ceres_ext
