@@ -59,6 +59,10 @@ class ArrayProblem {
     // If not null, block i is constant if is_constant[i] is not 0.
     const uint8_t* is_constant = nullptr;
     bool on_device = false;  // of `values`
+    // With Options::communicator: each rank has blocks of its own, which are
+    // eliminated. One array has to be so, the points. All ranks have all others
+    // with the same values.
+    bool is_own = false;
 
     ceres::Manifold* ManifoldOf(int64_t i) const {
       return manifolds != nullptr ? manifolds[i] : manifold;

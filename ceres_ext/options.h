@@ -20,6 +20,10 @@
 
 namespace ceres_ext {
 
+namespace kernels {
+class Communicator;
+}
+
 // The machine of the linear solver, of the vectors of the loop and of the
 // evaluation. A device evaluates this library's cost functions, and each
 // DeviceAutoDiffCostFunction or DeviceCostFunction with a device form. Ceres
@@ -222,6 +226,11 @@ struct Options {
   void* cuda_stream = nullptr;
 
   CudaGraphType cuda_graph = CUDA_GRAPH_AUTO;
+
+  // The ranks that solve a problem of arrays together (communicator.h,
+  // docs/scale.md): this one's end, which outlives the solve. Null: this
+  // process solves alone. Not a key of ParseOptions.
+  kernels::Communicator* communicator = nullptr;
 
   // True if the fields can be used together. Otherwise false, and *error (if
   // not null) names the field, its value and what was expected.

@@ -19,6 +19,7 @@
 #include "ceres_ext/import/block_table.h"
 #include "ceres_ext/import/import_rows.h"
 #include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/rank_sums.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/ops/block_table.h"
@@ -125,6 +126,10 @@ class MachineProblem {
                         kernels::HostContext* host_context,
                         Machine* machine);
 
+  // Once, if several ranks solve; *ranks outlives the problem.
+  void SetRanks(solver::RankSums<Machine>* ranks) { ranks_ = ranks; }
+  solver::RankSums<Machine>* ranks() const { return ranks_; }
+
   Machine* machine() const { return machine_; }
   const solver::ProblemBlocks& blocks() const { return blocks_; }
   const std::vector<FamilyTable<Machine>>& e() const { return e_; }
@@ -170,6 +175,11 @@ class MachineProblem {
                           const double* f,
                           double* vector) const;
 
+  // f = the sum of f over all ranks, a vector over the F families.
+  kernels::Status SumOverRanks(double* f) const {
+    return ranks_ == nullptr ? kernels::Status()
+                             : ranks_->Sum(blocks_.f.num_values(), f);
+  }
   // Family vectors = 0 in the families that no batch owns, where all add.
   kernels::Status SetSharedToZero(double* e, double* f) const;
 
@@ -195,6 +205,7 @@ class MachineProblem {
   kernels::Status ForEachFamily(E* e, F* f, Function&& fn) const;
 
   Machine* machine_ = nullptr;
+  solver::RankSums<Machine>* ranks_ = nullptr;  // null: there is one rank
   solver::ProblemBlocks blocks_;
   std::vector<FamilyTable<Machine>> e_;
   std::vector<FamilyTable<Machine>> f_;

@@ -671,7 +671,8 @@ class Validator {
         continue;
       }
       if (!any_on_device) {
-        const std::vector<uint8_t> is_used = FindUsed(problem_, i, context_);
+        const std::vector<uint8_t> is_used =
+            FindUsed(problem_, i, context_, /*communicator=*/nullptr);
         facts.are_all_used =
             std::find(is_used.begin(), is_used.end(), 0) == is_used.end();
         continue;

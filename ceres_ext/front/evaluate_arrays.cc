@@ -10,6 +10,7 @@
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/front/device_arrays.h"
+#include "ceres_ext/front/ranks.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/import/problem_of_arrays.h"
@@ -274,6 +275,9 @@ bool EvaluateArrays(const EvaluateOptions& options,
   const bool ok = failure.Guard(false, [&] {
     if (!ext_options.IsValid(error)) {
       *error = "ceres_ext::Options is not valid: " + *error;
+      return false;
+    }
+    if (!HasNoRanks(ext_options, "an evaluation", error)) {
       return false;
     }
     if (options.num_threads < 1) {

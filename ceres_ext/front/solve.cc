@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/array_problem.h"
@@ -13,11 +14,13 @@
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/front/device_arrays.h"
 #include "ceres_ext/front/evaluate_arrays.h"
+#include "ceres_ext/front/ranks.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/problem_of_arrays.h"
 #include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/under_ceres/solve_once.h"
+#include "cuda_kernels/machine/communicator.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
@@ -48,6 +51,12 @@ void Solve(const ceres::Solver::Options& options,
   const double start = Now();
   Failure ignored;  // Then what there is stands.
   ignored.Guard(false, [&] {
+    std::string error;
+    if (!HasNoRanks(ext_options, "a ceres::Problem", &error)) {
+      summary->termination_type = ceres::FAILURE;
+      summary->message = error;
+      return false;
+    }
     SolveAttempt attempt;
     while (SolveOnce(
         options, ext_options, &attempt, problem, summary, ext_summary)) {
@@ -208,6 +217,77 @@ bool SolveDeviceArrays(const ceres::Solver::Options& options,
   return status.ok();
 }
 
+// Aborts the other ranks where an exception leaves the solve.
+class AbortGuard {
+ public:
+  explicit AbortGuard(kernels::Communicator* communicator)
+      : communicator_(communicator) {}
+  ~AbortGuard() {
+    if (communicator_ != nullptr) {
+      communicator_->Abort("an exception ended its solve.");
+    }
+  }
+  AbortGuard(const AbortGuard&) = delete;
+  AbortGuard& operator=(const AbortGuard&) = delete;
+  void Leave() { communicator_ = nullptr; }
+
+ private:
+  kernels::Communicator* communicator_;
+};
+
+// A solve by several ranks, of which each calls this. False, with a sentence,
+// if it can't begin. Whatever happens on a rank, no other waits for it for
+// longer than the communicator's time-out.
+bool SolveByRanks(const ceres::Solver::Options& options,
+                  const Options& ext_options,
+                  const ArrayProblem* problem,
+                  KeptMachines* kept,
+                  Summary* summary,
+                  std::string* error) {
+  AbortGuard guard(ext_options.communicator);
+  std::string mine;
+  if (problem == nullptr || !HasDeviceArrays(*problem)) {
+    CanSolveArrays(options,
+                   ext_options,
+                   problem,
+                   kept,
+                   /*device=*/nullptr,
+                   /*facts=*/nullptr,
+                   &mine);
+  }
+  RankSolve solve;
+  if (!PrepareRanks(options,
+                    ext_options,
+                    problem,
+                    std::move(mine),
+                    kept,
+                    &solve,
+                    error)) {
+    guard.Leave();
+    return false;
+  }
+  SolveAttempt attempt;
+  attempt.why_host = solve.why_host;
+  bool again = false;
+  const bool is_done = SolveArraysOnce(solve.options,
+                                       solve.ext_options,
+                                       &attempt,
+                                       *problem,
+                                       /*device_facts=*/{},
+                                       kept,
+                                       summary,
+                                       error,
+                                       &again);
+  guard.Leave();
+  if (!is_done) {
+    return false;
+  }
+  if (!summary->IsSolutionUsable()) {
+    kept->Clear();
+  }
+  return true;
+}
+
 void SolveArraysOrProblem(const ceres::Solver::Options& options,
                           const Options& ext_options,
                           const ArrayProblem* problem,
@@ -218,6 +298,14 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
   failure.Guard(false, [&] {
     *summary = Summary();
     std::string error;
+    if (ext_options.communicator != nullptr) {
+      if (!SolveByRanks(options, ext_options, problem, kept, summary, &error)) {
+        failure.Set(error);
+        return false;
+      }
+      CountTimeSince(start, summary);
+      return true;
+    }
     const bool is_on_device = problem != nullptr && HasDeviceArrays(*problem);
     if (is_on_device
             ? !SolveDeviceArrays(

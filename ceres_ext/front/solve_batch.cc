@@ -21,6 +21,7 @@
 #include "ceres_ext/front/fit_host.h"
 #include "ceres_ext/front/fit_piece.h"
 #include "ceres_ext/front/one_of_batch.h"
+#include "ceres_ext/front/ranks.h"
 #include "ceres_ext/front/window_options.h"
 #include "ceres_ext/front/window_packer.h"
 #include "ceres_ext/front/window_piece.h"
@@ -729,6 +730,7 @@ bool SolveAll(const ceres::Solver::Options& options,
   const bool is_done = failure.Guard(false, [&] {
     std::string reason;
     if (!CanSolve(options, ext_options, /*problem=*/nullptr, &reason) ||
+        !HasNoRanks(ext_options, "a batch", &reason) ||
         !options.IsValid(&reason) || !run(&reason)) {
       failure.Set(reason);
       return false;

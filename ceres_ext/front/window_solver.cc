@@ -22,6 +22,7 @@
 #include "ceres_ext/front/fit_host.h"
 #include "ceres_ext/front/fit_piece.h"
 #include "ceres_ext/front/one_of_batch.h"
+#include "ceres_ext/front/ranks.h"
 #include "ceres_ext/front/window_bounds.h"
 #include "ceres_ext/front/window_options.h"
 #include "ceres_ext/front/window_packer.h"
@@ -729,6 +730,7 @@ std::unique_ptr<WindowSolver> WindowSolver::Create(
   failure.Guard(false, [&] {
     std::string reason;
     if (!CanSolve(options, ext_options, /*problem=*/nullptr, &reason) ||
+        !HasNoRanks(ext_options, "a window", &reason) ||
         !options.IsValid(&reason) || !IsValidCapacity(capacity, &reason)) {
       failure.Set(reason);
       return false;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <new>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 #include "ceres_ext/batchable_cost_function.h"
@@ -204,6 +205,34 @@ bool ArrayImport::AreObservations() const {
   return true;
 }
 
+int ArrayImport::OwnArray() const {
+  const auto& all = problem_->parameters();
+  return static_cast<int>(
+      std::find_if(all.begin(),
+                   all.end(),
+                   [](const Parameters& p) { return p.is_own; }) -
+      all.begin());
+}
+
+bool ArrayImport::AreObservationsOnAllRanks() const {
+  if (communicator_ == nullptr) {
+    return AreObservations();
+  }
+  uint8_t mine = AreObservations() ? 1 : 0;
+  for (const Residuals& residuals : problem_->residuals()) {
+    if (mine != 0 && residuals.num_blocks > 0 &&
+        residuals.blocks[1].parameters != OwnArray()) {
+      mine = 0;
+    }
+  }
+  std::vector<uint8_t> all(static_cast<size_t>(communicator_->size()));
+  std::string error;
+  if (!communicator_->AllGather(&mine, 1, all.data(), &error)) {
+    throw std::runtime_error(error);
+  }
+  return std::find(all.begin(), all.end(), 0) == all.end();
+}
+
 void ArrayImport::CountValues(bool batch_evaluation,
                               int64_t* num_values,
                               int64_t* num_host_values) const {
@@ -237,7 +266,7 @@ void ArrayImport::NumberBlocks(int array,
   const bool is_known = is_on_device() && facts_[array].is_known;
   const std::vector<uint8_t> is_used =
       is_known ? std::vector<uint8_t>(n, 1)
-               : FindUsed(*problem_, array, context);
+               : FindUsed(*problem_, array, context, communicator_);
   const bool may_be_constant = p.is_constant != nullptr ||
                                p.manifold != nullptr || p.manifolds != nullptr;
   const bool all_are_used =
@@ -262,6 +291,16 @@ void ArrayImport::NumberBlocks(int array,
     // Each is at its number.
     blocks->place.clear();
     blocks->order.clear();
+    return;
+  }
+  if (communicator_ != nullptr && !p.is_own) {
+    // All ranks have the same.
+    for (int32_t i = 0; i < n; ++i) {
+      if (blocks->place[i] == kNone) {
+        blocks->place[i] = static_cast<int32_t>(blocks->order.size());
+        blocks->order.push_back(i);
+      }
+    }
     return;
   }
   // Constant blocks in the order in which residual blocks name them.
@@ -335,10 +374,11 @@ bool ArrayImport::Import(const ImportOptions& options,
                          ProblemStructure* structure,
                          std::string* reason) {
   const bool by_points = options.num_eliminate_blocks == ImportOptions::kPoints;
-  if (by_points && options.batch_evaluation && AreObservations()) {
+  if (by_points && options.batch_evaluation && AreObservationsOnAllRanks()) {
     return ImportObservations(wants_hash, context, structure, reason);
   }
-  if (by_points && options.use_schur && !MayHaveObservations()) {
+  if (by_points && options.use_schur &&
+      (communicator_ != nullptr || !MayHaveObservations())) {
     *reason = "no residual block is an observation";
     return false;
   }
@@ -357,8 +397,15 @@ bool ArrayImport::Import(const ImportOptions& options,
     *reason = "no parameter block varies";
     return false;
   }
-  if (!ImportRows(rows_, options, context, structure, reason)) {
+  ImportOptions of_rows = options;
+  // Each rank has a part of them.
+  of_rows.takes_observations &= communicator_ == nullptr;
+  if (!ImportRows(rows_, of_rows, context, structure, reason)) {
     return false;
+  }
+  if (communicator_ != nullptr) {
+    rows_->FindRanges(
+        OwnArray(), &structure->own_state, &structure->own_columns);
   }
   caller_state_.Clear();
   rows_->AddTo(&caller_state_);
@@ -387,6 +434,11 @@ bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
                                    std::string* reason) {
   if (!SetupRows(context, reason)) {
     return false;
+  }
+  if (communicator_ != nullptr) {
+    *num_eliminate_blocks = rows_->NumVarying(OwnArray());
+    rows_->OrderFirst(OwnArray());
+    return true;
   }
   // The independent set of many rows takes longer than some steps.
   constexpr int64_t kManyRows = 1 << 17;
@@ -447,6 +499,14 @@ bool ArrayImport::ImportObservations(bool wants_hash,
   structure->num_columns = static_cast<int>(num_columns_);
   structure->num_parameters = num_parameters_;
   structure->caller_state = &caller_state_;
+  if (communicator_ != nullptr) {
+    const Blocks& own = blocks_[OwnArray()];
+    structure->own_state = {
+        own.state_begin,
+        own.state_begin + own.num_varying * parameters(OwnArray()).size};
+    structure->own_columns = {own.column_begin,
+                              own.column_begin + own.num_columns};
+  }
 
   const Residuals* any = nullptr;
   for (int kind = 0; kind < 2; ++kind) {

@@ -54,10 +54,14 @@ void NameWorst(const ArrayProblem& problem, DegenerateBlocks* degenerate);
 class ArrayImport {
  public:
   // *problem is valid; it and *summary, that of the solve, outlive this object.
+  // communicator: of the ranks that solve, which call the same methods, or
+  // null. Methods throw std::runtime_error where it fails.
   ArrayImport(const ArrayProblem* problem,
-              const ceres::Solver::Summary* summary)
+              const ceres::Solver::Summary* summary,
+              kernels::Communicator* communicator = nullptr)
       : problem_(problem),
-        rows_(std::make_shared<ArrayRows>(problem)),
+        communicator_(communicator),
+        rows_(std::make_shared<ArrayRows>(problem, communicator)),
         caller_state_(summary) {}
 
   // Once, before Import, if arrays are on a device, which solves.
@@ -163,7 +167,13 @@ class ArrayImport {
                  kernels::HostContext* context,
                  BlockTable* table) const;
 
+  // The array of which each rank has its own.
+  int OwnArray() const;
+  // True if all ranks can refer to their rows as observations.
+  bool AreObservationsOnAllRanks() const;
+
   const ArrayProblem* problem_;
+  kernels::Communicator* communicator_;  // null: there is one rank
   // Empty if no array is on a device.
   std::vector<DeviceArrayFacts> facts_;
   const std::shared_ptr<ArrayRows> rows_;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
+#include <stdexcept>
 #include <utility>
 
 #include "ceres_ext/base/failure.h"
@@ -32,7 +33,8 @@ bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block) {
 
 std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
                               int array,
-                              kernels::HostContext* context) {
+                              kernels::HostContext* context,
+                              kernels::Communicator* communicator) {
   std::vector<uint8_t> is_used(problem.parameters()[array].num_blocks, 0);
   for (const ArrayProblem::Residuals& residuals : problem.residuals()) {
     for (const ArrayProblem::Index& index : residuals.blocks) {
@@ -51,6 +53,19 @@ std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
           });
     }
   }
+  if (communicator == nullptr || problem.parameters()[array].is_own) {
+    return is_used;
+  }
+  const size_t n = is_used.size();
+  std::vector<uint8_t> of_all(n * static_cast<size_t>(communicator->size()));
+  std::string error;
+  if (!communicator->AllGather(
+          is_used.data(), static_cast<int64_t>(n), of_all.data(), &error)) {
+    throw std::runtime_error(error);
+  }
+  for (size_t i = 0; i < of_all.size(); ++i) {
+    is_used[i % n] |= of_all[i];
+  }
   return is_used;
 }
 
@@ -68,7 +83,9 @@ std::unique_ptr<ceres::CostFunction> MakeTypicalCostFunction(
       residuals.make_cost_function(zeros.data()));
 }
 
-ArrayRows::ArrayRows(const ArrayProblem* problem) : problem_(problem) {
+ArrayRows::ArrayRows(const ArrayProblem* problem,
+                     kernels::Communicator* communicator)
+    : problem_(problem), communicator_(communicator) {
   for (const Residuals& residuals : problem->residuals()) {
     typical_.push_back(nullptr);
     if (residuals.num_blocks == 0) {
@@ -103,7 +120,8 @@ void ArrayRows::Setup(kernels::HostContext* context) {
   is_in_order_of_arrays_ = true;
   for (int i = 0; i < num_arrays; ++i) {
     const Parameters& p = parameters(i);
-    const std::vector<uint8_t> is_used = FindUsed(*problem_, i, context);
+    const std::vector<uint8_t> is_used =
+        FindUsed(*problem_, i, context, communicator_);
     if (p.is_constant == nullptr && p.manifold == nullptr &&
         p.manifolds == nullptr &&
         std::find(is_used.begin(), is_used.end(), 0) == is_used.end()) {
@@ -200,6 +218,22 @@ int ArrayRows::NumVarying(int array) const {
     num_blocks += segment.array == array ? segment.num_blocks : 0;
   }
   return num_blocks;
+}
+
+void ArrayRows::FindRanges(int array,
+                           ProblemStructure::Range* state,
+                           ProblemStructure::Range* columns) const {
+  *state = {};
+  *columns = {};
+  for (const Segment& segment : segments_) {
+    if (segment.array == array) {
+      const VaryingBlock last =
+          block(segment.index_begin + segment.num_blocks - 1);
+      *state = {segment.state_begin, last.state_offset + last.size};
+      *columns = {segment.tangent_begin,
+                  last.tangent_offset + last.tangent_size};
+    }
+  }
 }
 
 int ArrayRows::IndependentArray(int max_size) const {

@@ -19,16 +19,21 @@
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/import/caller_state.h"
 #include "ceres_ext/import/problem_rows.h"
+#include "ceres_ext/import/problem_structure.h"
+#include "cuda_kernels/machine/communicator.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
 
 int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block);
 bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block);
-// For each block of a parameter array, true if residual blocks name it.
+// For each block of a parameter array, true if residual blocks name it; of an
+// array that all ranks have, those of any rank. communicator: of all ranks, or
+// null. Throws std::runtime_error where that fails.
 std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
                               int array,
-                              kernels::HostContext* context);
+                              kernels::HostContext* context,
+                              kernels::Communicator* communicator);
 
 // A cost function of the first constants; of zeros if these are on a device,
 // for its type and sizes. Null: make_cost_function returned null.
@@ -38,7 +43,8 @@ std::unique_ptr<ceres::CostFunction> MakeTypicalCostFunction(
 class ArrayRows final : public ProblemRows {
  public:
   // *problem is valid and outlives the object.
-  explicit ArrayRows(const ArrayProblem* problem);
+  explicit ArrayRows(const ArrayProblem* problem,
+                     kernels::Communicator* communicator = nullptr);
 
   // A cost function of an array of residual blocks, null if that is empty.
   const ceres::CostFunction* cost_function(int residuals) const {
@@ -57,6 +63,11 @@ class ArrayRows final : public ProblemRows {
   // none.
   int IndependentArray(int max_size) const;
   int NumVarying(int array) const;
+  // The places of the blocks of an array, in one piece, in the state and in
+  // tangent vectors.
+  void FindRanges(int array,
+                  ProblemStructure::Range* state,
+                  ProblemStructure::Range* columns) const;
   // The cost of the residual blocks that are not rows. False if one can't be
   // evaluated.
   bool FixedCost(bool apply_loss, double* cost) const;
@@ -169,6 +180,7 @@ class ArrayRows final : public ProblemRows {
   void ForgetOrder();
 
   const ArrayProblem* problem_;
+  kernels::Communicator* communicator_;  // null: there is one rank
   // By array of residual blocks.
   std::vector<const ceres::CostFunction*> typical_;
   std::vector<std::unique_ptr<const ceres::CostFunction>> made_;

@@ -325,7 +325,9 @@ class Importer {
     result.batch_model = model;
     if (model != nullptr && (model->kind != BatchModelKind::kOther ||
                              options_.batch_users_functions)) {
-      result.kind = static_cast<int8_t>(model->kind);
+      result.kind = options_.takes_observations
+                        ? static_cast<int8_t>(model->kind)
+                        : kOtherRow;
       result.model = numbers->Add(model, row);
     }
     return result;

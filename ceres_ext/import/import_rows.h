@@ -23,6 +23,8 @@ struct ImportOptions {
   // False: it evaluates those with cost functions of users, which may read what
   // an EvaluationCallback prepares.
   bool batch_users_functions = true;
+  // False: observations are rows like those of users' cost functions.
+  bool takes_observations = true;
   // True if E is eliminated, or only the part of the unknowns that the points
   // of observations are.
   bool use_schur = true;

@@ -146,6 +146,14 @@ struct ProblemStructure {
   int num_columns = 0;
   int num_parameters = 0;
   int num_residuals = 0;
+  // If several ranks solve: the part of the state and of tangent vectors that
+  // only this rank has, in one piece; all of the rest all ranks have.
+  struct Range {
+    int begin = 0;
+    int end = 0;
+  };
+  Range own_state;
+  Range own_columns;
   // The place from which the state is read and to which it is written; null for
   // Ceres's.
   const CallerState* caller_state = nullptr;

@@ -285,6 +285,7 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
       std::max(0.0, request.options.model_cost_tolerance);
   // The host computes in double.
   plan.mixed = plan.on_device && request.options.precision == PRECISION_MIXED;
+  plan.communicator = request.options.communicator;
   plan.keeps_best = (plan.on_device || !request.has_ceres_state) &&
                     !solver_options.update_state_every_iteration;
   return plan;

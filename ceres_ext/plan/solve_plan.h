@@ -108,6 +108,8 @@ struct SolvePlan {
   bool mixed = false;
   // The loop keeps its best state in a vector of its own.
   bool keeps_best = false;
+  // The ranks that solve; null: there is one.
+  kernels::Communicator* communicator = nullptr;
   // Additional information for the user beside the path.
   std::vector<std::string> notes;
 };

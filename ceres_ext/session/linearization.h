@@ -62,10 +62,16 @@ class Linearization {
   // x += J' y
   kernels::Status LeftMultiplyAndAccumulate(const double* y, double* x) const {
     CERES_EXT_RETURN_IF_ERROR(problem_->Gather(x, 0.0, e(), f()));
+    if (problem_->ranks() != nullptr && !problem_->ranks()->is_first()) {
+      // One rank has x of F.
+      CERES_EXT_RETURN_IF_ERROR(
+          problem_->machine()->SetZero(problem_->blocks().f.num_values(), f()));
+    }
     CERES_EXT_RETURN_IF_ERROR(
         ForEachPart([&](BatchJacobian* part, int64_t begin) {
           return part->batch()->LeftMultiplyAndAccumulate(y + begin, e(), f());
         }));
+    CERES_EXT_RETURN_IF_ERROR(problem_->SumOverRanks(f()));
     return problem_->Scatter(e(), f(), x);
   }
   // x = the diagonal of J'J
@@ -75,6 +81,7 @@ class Linearization {
         ForEachPart([&](BatchJacobian* part, int64_t /*begin*/) {
           return part->batch()->SquaredColumnNorms(e(), f());
         }));
+    CERES_EXT_RETURN_IF_ERROR(problem_->SumOverRanks(f()));
     return problem_->Scatter(e(), f(), x);
   }
   // J = J diag(scale)

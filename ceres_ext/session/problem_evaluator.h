@@ -114,18 +114,30 @@ class ProblemEvaluator {
                            double* cost) {
     const bool want_jacobian =
         wanted.gradient != nullptr || wanted.jacobian != nullptr;
-    CERES_EXT_RETURN_IF_ERROR(PrepareHostState(wanted, want_jacobian));
+    kernels::Status status = PrepareHostState(wanted, want_jacobian);
     const CurrentMachine<Machine> current(machine());
     CERES_EXT_RETURN_IF_ERROR(current.status());
     Linearization<Machine>* jacobian = wanted.jacobian;
-    if (want_jacobian && jacobian == nullptr) {
+    if (status.ok() && want_jacobian && jacobian == nullptr) {
       if (scratch_jacobian_ == nullptr) {
-        CERES_EXT_RETURN_IF_ERROR(CreateLinearization(&scratch_jacobian_));
+        status = CreateLinearization(&scratch_jacobian_);
       }
       jacobian = scratch_jacobian_.get();
     }
-    CERES_EXT_RETURN_IF_ERROR(EvaluateRows(wanted, jacobian));
-    CERES_EXT_RETURN_IF_ERROR(Finish(cost));
+    if (status.ok()) {
+      status = EvaluateRows(wanted, jacobian);
+    }
+    if (problem_->ranks() == nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(status);
+      CERES_EXT_RETURN_IF_ERROR(ScatterGradient(wanted));
+      CERES_EXT_RETURN_IF_ERROR(Finish(cost));
+    } else {
+      // What fails on one rank fails on all.
+      status = status.ok() ? Finish(cost) : status;
+      CERES_EXT_RETURN_IF_ERROR(problem_->ranks()->Agree(status));
+      CERES_EXT_RETURN_IF_ERROR(problem_->ranks()->SumOnHost(1, cost));
+      CERES_EXT_RETURN_IF_ERROR(ScatterGradient(wanted));
+    }
     if (jacobian != nullptr) {
       jacobian->NoteEvaluation(*cost);
     }
@@ -262,10 +274,17 @@ class ProblemEvaluator {
       CERES_EXT_RETURN_IF_ERROR(rows_[i]->Evaluate(request));
       begin += rows_[i]->num_residuals();
     }
-    return wanted.gradient == nullptr
-               ? kernels::Status()
-               : problem_->Scatter(
-                     request.e_gradient, request.f_gradient, wanted.gradient);
+    return {};
+  }
+
+  // From the families into the gradient, if it is wanted.
+  kernels::Status ScatterGradient(const EvaluationWanted<Machine>& wanted) {
+    if (wanted.gradient == nullptr) {
+      return {};
+    }
+    const auto working = problem_->working();
+    CERES_EXT_RETURN_IF_ERROR(problem_->SumOverRanks(working.f));
+    return problem_->Scatter(working.e, working.f, wanted.gradient);
   }
 
   // Reads the evaluations.

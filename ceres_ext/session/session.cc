@@ -35,6 +35,11 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
   record->num_host_losses = 0;
   record->host_loss_type.clear();
   notes_.insert(plan.notes.begin(), plan.notes.end());
+  if (setup.communicator != nullptr) {
+    ranks_ = std::make_unique<solver::RankSums<Machine>>(setup.communicator,
+                                                         machine_);
+    problem_.SetRanks(ranks_.get());
+  }
   Forms forms;
   CERES_EXT_RETURN_IF_ERROR(FindForms(plan, structure, &forms));
   CERES_EXT_RETURN_IF_ERROR(problem_.Setup(plan.merge_blocks,
@@ -200,7 +205,8 @@ Status Session<Machine>::SetupSteps(const SolvePlan& plan,
                                                 machine_,
                                                 std::move(f_varies),
                                                 setup.sparse_factorization,
-                                                host_context_));
+                                                host_context_,
+                                                ranks_.get()));
   const solver::SchurMatrixSize* const matrix = parts->solver.matrix_size();
   if (parts->solver.cholesky() != nullptr) {
     has_named_matrix_ = true;

@@ -34,10 +34,12 @@
 #include "ceres_ext/session/linearization.h"
 #include "ceres_ext/session/problem_evaluator.h"
 #include "ceres_ext/solver/cholesky/sparse_factorization.h"
+#include "ceres_ext/solver/rank_sums.h"
 #include "ceres_ext/solver/step_options.h"
 #include "ceres_ext/solver/step_solver.h"
 #include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/communicator.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
@@ -51,6 +53,8 @@ struct SessionSetup {
   // For a sparse Schur complement that the host factorises; null if there is no
   // library for that.
   std::shared_ptr<solver::SparseFactorization> sparse_factorization;
+  // The ranks that solve; null: there is one. Outlives the session.
+  kernels::Communicator* communicator = nullptr;
   // Bytes of the machine that the caller will take, to be counted, where
   // residuals have a scratch of the session's or not; empty: none.
   std::function<int64_t(bool has_scratch)> caller_bytes;
@@ -124,6 +128,7 @@ class Session {
   int num_residuals() const { return problem_.num_residuals(); }
 
   const MachineProblem<Machine>& problem() const { return problem_; }
+  solver::RankSums<Machine>* ranks() const { return ranks_.get(); }
   const ProblemEvaluator<Machine>& evaluator() const {
     return parts_.evaluator;
   }
@@ -195,6 +200,7 @@ class Session {
   const std::shared_ptr<KeptMachine<Machine>> kept_;
   Machine* const machine_;
   kernels::HostContext* const host_context_;
+  std::unique_ptr<solver::RankSums<Machine>> ranks_;  // null: there is one
   MachineProblem<Machine> problem_;
   Parts parts_;
   const HostProgram* host_program_ = nullptr;

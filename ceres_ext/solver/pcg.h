@@ -36,6 +36,9 @@ struct PcgVectors {
   double* z = nullptr;  // also q
   // Whether x holds what PCG starts from; else it starts from zero.
   bool x_is_given = false;
+  // The operator waits for other ranks on the host, so that iterations can't be
+  // recorded.
+  bool waits_for_ranks = false;
   // model_constant is read where per_solve.use_model_cost.
   kernels::PcgScalars* scalars = nullptr;
 };
@@ -121,12 +124,12 @@ kernels::Status ConjugateGradients(const StepOptions& options,
   };
 
   for (int i = 0;; ++i) {
-    if (machine->QueueToEnd(i,
-                            period,
-                            options.max_num_iterations,
-                            std::cref(iterate),
-                            v.scalars,
-                            loop)) {
+    if (!v.waits_for_ranks && machine->QueueToEnd(i,
+                                                  period,
+                                                  options.max_num_iterations,
+                                                  std::cref(iterate),
+                                                  v.scalars,
+                                                  loop)) {
       CERES_EXT_RETURN_IF_ERROR(finish());
       return machine->ReadScalars(v.scalars, scalars);
     }

@@ -52,6 +52,7 @@
 #include "ceres_ext/solver/pcg.h"
 #include "ceres_ext/solver/preconditioner/coarse_space.h"
 #include "ceres_ext/solver/preconditioner/create_preconditioner.h"
+#include "ceres_ext/solver/rank_sums.h"
 #include "ceres_ext/solver/schur_matrix_size.h"
 #include "ceres_ext/solver/step_choice.h"
 #include "ceres_ext/solver/step_options.h"
@@ -81,15 +82,18 @@ class StepSolver {
  public:
   // Batches and machine must outlive the solver. f_varies: of each value of F,
   // in host memory, whether it is an unknown of S as a matrix; empty: all
-  // are. sparse: for a sparse S on the host. kInvalidArgument: options.Validate
-  // fails. kOutOfMemory. kUnsupported: what a batch, or the machine, can't do.
+  // are. sparse: for a sparse S on the host. ranks: of a solve by several,
+  // whose F is the same and whose steps are PCG's of S, or null; outlives the
+  // solver. kInvalidArgument: options.Validate fails. kOutOfMemory.
+  // kUnsupported: what a batch, or the machine, can't do.
   kernels::Status Setup(const StepOptions& options,
                         const ProblemBlocks& blocks,
                         const std::vector<Batch*>& batches,
                         Machine* machine,
                         std::vector<unsigned char> f_varies = {},
                         std::shared_ptr<SparseFactorization> sparse = {},
-                        kernels::HostContext* context = nullptr) {
+                        kernels::HostContext* context = nullptr,
+                        RankSums<Machine>* ranks = nullptr) {
     std::string error;
     if (!options.Validate(&error)) {
       return {kernels::StatusCode::kInvalidArgument, error};
@@ -103,6 +107,8 @@ class StepSolver {
     SchurComplement<Machine>* schur = nullptr;
     CERES_EXT_RETURN_IF_ERROR(
         CreateOperator(options, f_varies, &operator_, &schur));
+    operator_->SetRanks(ranks);
+    waits_for_ranks_ = ranks != nullptr;
     CERES_EXT_RETURN_IF_ERROR(
         operator_->Setup(options, blocks, batches, machine));
     const int64_t n = operator_->space().size();
@@ -496,6 +502,7 @@ class StepSolver {
     vectors.r = r_.data();
     vectors.z = z_.data();
     vectors.scalars = scalars_.data();
+    vectors.waits_for_ranks = waits_for_ranks_;
     return vectors;
   }
 
@@ -718,6 +725,7 @@ class StepSolver {
   std::string why_not_exact_;
   CoarseChoice coarse_choice_;
   kernels::HostContext* context_ = nullptr;
+  bool waits_for_ranks_ = false;
   std::unique_ptr<CoarseSpace<Machine>> coarse_;
   bool coarse_is_set_up_ = false;
   std::string why_not_coarse_;

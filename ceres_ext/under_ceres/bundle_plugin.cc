@@ -2,6 +2,8 @@
 
 #include "ceres_ext/under_ceres/bundle_plugin.h"
 
+#include <cstdio>
+#include <limits>
 #include <utility>
 
 #include "ceres/parameter_block.h"
@@ -12,6 +14,7 @@
 #include "ceres_ext/base/report.h"
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/under_ceres/solver_options.h"
+#include "cuda_kernels/machine/communicator.h"
 
 namespace ceres_ext {
 
@@ -62,6 +65,61 @@ ceres::CallbackReturnType BundlePlugin::Watch::operator()(
   return ceres::SOLVER_CONTINUE;
 }
 
+void BundlePlugin::RankWatch::TakeOver(ceres::Solver::Options* options) {
+  callbacks_ = options->callbacks;
+  max_seconds_ = options->max_solver_time_in_seconds;
+  options->callbacks = {this};
+  options->max_solver_time_in_seconds = std::numeric_limits<double>::max();
+  if (plugin_->options_.communicator->rank() != 0) {
+    options->minimizer_progress_to_stdout = false;
+    options->logging_type = ceres::SILENT;
+  }
+}
+
+ceres::CallbackReturnType BundlePlugin::RankWatch::operator()(
+    const ceres::IterationSummary& summary) {
+  constexpr int32_t kTimeIsUp = -1;
+  kernels::Communicator* const communicator = plugin_->options_.communicator;
+  int32_t decision = ceres::SOLVER_CONTINUE;
+  if (communicator->rank() == 0) {
+    for (ceres::IterationCallback* const callback : callbacks_) {
+      if (decision == ceres::SOLVER_CONTINUE) {
+        decision = (*callback)(summary);
+      }
+    }
+    if (decision == ceres::SOLVER_CONTINUE &&
+        summary.cumulative_time_in_seconds >= max_seconds_) {
+      decision = kTimeIsUp;
+    }
+  }
+  std::vector<int32_t> all(static_cast<size_t>(communicator->size()));
+  std::string error;
+  if (!communicator->AllGather(
+          &decision, sizeof(decision), all.data(), &error)) {
+    plugin_->failure_.Set(error);
+    return ceres::SOLVER_CONTINUE;
+  }
+  if (all[0] == kTimeIsUp) {
+    has_timed_out_ = true;
+    seconds_ = summary.cumulative_time_in_seconds;
+    return ceres::SOLVER_TERMINATE_SUCCESSFULLY;
+  }
+  return static_cast<ceres::CallbackReturnType>(all[0]);
+}
+
+void BundlePlugin::RankWatch::Finish(ceres::Solver::Summary* summary) const {
+  if (has_timed_out_ && summary->termination_type == ceres::USER_SUCCESS) {
+    char text[160];
+    std::snprintf(text,
+                  sizeof(text),
+                  "Maximum solver time reached. Total solver time: %e >= %e.",
+                  seconds_,
+                  max_seconds_);
+    summary->termination_type = ceres::NO_CONVERGENCE;
+    summary->message = text;
+  }
+}
+
 // Owns it after a failure too: then Ceres goes on to SetupLinearSolver, which
 // ends the solve, and orders nothing on the way.
 bool BundlePlugin::OwnsOrdering(PreprocessedProblem* pp) {
@@ -108,6 +166,11 @@ bool BundlePlugin::Take(PreprocessedProblem* pp) {
     record_.path_reason +=
         "; in double, since the solve failed in mixed precision";
   }
+  if (options_.communicator != nullptr) {
+    record_.path_reason +=
+        "; " + std::to_string(options_.communicator->size()) + " ranks solve";
+    rank_watch_.TakeOver(&pp->options);
+  }
   if (setup_->is_on_device() && !pp->options.callbacks.empty()) {
     pp->options.callbacks.push_back(&watch_);
   }
@@ -122,6 +185,16 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
     }
     if (arrays_ != nullptr) {
       pp->fixed_cost = arrays_->fixed_cost();
+      std::vector<double> scratch;
+      const Status status =
+          options_.communicator == nullptr
+              ? Status()
+              : kernels::SumOverRanks(
+                    1, &pp->fixed_cost, &scratch, options_.communicator);
+      if (!status.ok()) {
+        failure_.Set(status);
+        return false;
+      }
     }
     if (record_.path == PATH_CERES && options_.enabled &&
         options_.fallback == FALLBACK_REFUSE && !failure_.has_happened()) {
@@ -195,6 +268,7 @@ void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
   if (machine() != nullptr) {
     record_.transfer_bytes += machine()->copied_bytes();
   }
+  rank_watch_.Finish(summary);
   const bool has_failed = summary->termination_type == ceres::FAILURE;
   if (failure_.has_happened()) {
     // One that leaves time for no other step ends at the best state.

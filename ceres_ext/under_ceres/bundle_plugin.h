@@ -29,6 +29,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ceres/iteration_callback.h"
 #include "ceres/preprocessor.h"
@@ -123,6 +124,25 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
     BundlePlugin* plugin_;
   };
 
+  // Takes the place of the callbacks of the user, which rank 0 calls, and of
+  // the limit of time, which rank 0 watches: all ranks end with its decision.
+  class RankWatch final : public ceres::IterationCallback {
+   public:
+    explicit RankWatch(BundlePlugin* plugin) : plugin_(plugin) {}
+    void TakeOver(ceres::Solver::Options* options);
+    ceres::CallbackReturnType operator()(
+        const ceres::IterationSummary& summary) override;
+    // Where the limit of time has ended the solve: says so as Ceres does.
+    void Finish(ceres::Solver::Summary* summary) const;
+
+   private:
+    BundlePlugin* plugin_;
+    std::vector<ceres::IterationCallback*> callbacks_;
+    double max_seconds_ = 0.0;
+    double seconds_ = 0.0;
+    bool has_timed_out_ = false;
+  };
+
   bool Take(ceres::internal::PreprocessedProblem* pp);
   void FinishUnguarded(const ceres::internal::PreprocessedProblem& pp,
                        ceres::Solver::Summary* summary);
@@ -163,6 +183,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   KeptMachines* const kept_;
   std::optional<SolveSetup> setup_;
   Watch watch_{this};
+  RankWatch rank_watch_{this};
 };
 
 }  // namespace ceres_ext

@@ -7,6 +7,7 @@
 #ifndef CERES_EXT_UNDER_CERES_LOOP_VECTORS_H_
 #define CERES_EXT_UNDER_CERES_LOOP_VECTORS_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -16,6 +17,8 @@
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/import/caller_state.h"
+#include "ceres_ext/import/problem_structure.h"
+#include "ceres_ext/solver/rank_sums.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "glog/logging.h"
@@ -28,11 +31,14 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   // *machine and *failure outlive the vectors. caller_state: where the state
   // comes from and goes to in place of Ceres's memory, with the threads of
   // *host_context; both then outlive them too, or are null.
+  // ranks: of a solve by several, or null; outlives the vectors.
   LoopVectors(Machine* machine,
               const CallerState* caller_state,
               kernels::HostContext* host_context,
+              solver::RankSums<Machine>* ranks,
               Failure* failure)
       : machine_(machine),
+        ranks_(ranks),
         caller_state_(caller_state),
         host_context_(host_context),
         failure_(failure) {}
@@ -46,6 +52,9 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     // A gradient that is NaN, for example because float blocks are infinite,
     // fails the solve. Ceres takes it for convergence.
     bool nan_fails = false;
+    // Of several ranks: the values of x and of a step that this one alone has.
+    ProblemStructure::Range own_parameters;
+    ProblemStructure::Range own_effective_parameters;
   };
   // Bytes that Setup takes. has_scratch: it is given residuals.
   static int64_t NumBytes(const Sizes& sizes, bool shares, bool has_scratch) {
@@ -76,6 +85,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     }
     order_ = Order(sizes);
     nan_fails_ = sizes.nan_fails;
+    own_parameters_ = sizes.own_parameters;
+    own_step_ = sizes.own_effective_parameters;
     num_asked_ = 0;
     num_used_ = 0;
     return {};
@@ -158,6 +169,23 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
 
   bool NegateIfValid(int n, double* x) final {
     kernels::LoopScalars scalars;
+    if (ranks_ != nullptr) {
+      Parts parts;
+      const bool ok = RunAndReadParts(
+          n,
+          own_step_,
+          [&](int begin, int size) {
+            return kernels::CountInvalidParams{size, x + begin};
+          },
+          &parts);
+      if (!ok || std::any_of(parts.begin(), parts.end(), [](const auto& part) {
+            return part.num_invalid > 0;
+          })) {
+        return false;
+      }
+      Run(kernels::NegateParams{n, x, x});
+      return !failure_->has_happened();
+    }
     return !failure_->has_happened() && Guarded([&]() -> kernels::Status {
       CERES_EXT_RETURN_IF_ERROR(kernels::Run(
           kernels::CountInvalidParams{
@@ -175,8 +203,14 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                               double* max_norm,
                               double* norm) final {
     kernels::LoopScalars scalars;
-    const bool ok = RunAndRead(
-        kernels::ProjectedGradientNormsParams{n, x, projected_x}, &scalars);
+    const bool ok = RunAndReadOfAll(
+        n,
+        own_parameters_,
+        [&](int begin, int size) {
+          return kernels::ProjectedGradientNormsParams{
+              size, x + begin, projected_x + begin};
+        },
+        &scalars);
     *max_norm = scalars.max_norm;
     *norm = scalars.norm;
     if (ok && nan_fails_ &&
@@ -193,8 +227,13 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                  double* x_norm,
                  double* step_norm) final {
     kernels::LoopScalars scalars;
-    const bool ok =
-        RunAndRead(kernels::StepNormsParams{n, x, candidate_x}, &scalars);
+    const bool ok = RunAndReadOfAll(
+        n,
+        own_parameters_,
+        [&](int begin, int size) {
+          return kernels::StepNormsParams{size, x + begin, candidate_x + begin};
+        },
+        &scalars);
     *x_norm = scalars.x_norm;
     *step_norm = scalars.step_norm;
     return ok;
@@ -205,8 +244,14 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                        const double* model_residuals,
                        double* model_cost_change) final {
     kernels::LoopScalars scalars;
-    const bool ok = RunAndRead(
-        kernels::ModelCostChangeParams{n, residuals, model_residuals},
+    // Each rank has rows of its own.
+    const bool ok = RunAndReadOfAll(
+        n,
+        {0, n},
+        [&](int begin, int size) {
+          return kernels::ModelCostChangeParams{
+              size, residuals + begin, model_residuals + begin};
+        },
         &scalars);
     *model_cost_change = scalars.model_cost_change;
     return ok;
@@ -321,7 +366,71 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     });
   }
 
+  // The scalars of the values that all ranks have, in one or two parts, then
+  // those of each rank's own.
+  using Parts = std::vector<kernels::LoopScalars>;
+  // make(begin, size): the operation on values begin .. begin + size - 1 of n.
+  template <typename Make>
+  bool RunAndReadParts(int n,
+                       const ProblemStructure::Range& own,
+                       const Make& make,
+                       Parts* parts) {
+    return Guarded([&]() -> kernels::Status {
+      const auto run = [&](int begin, int end, kernels::LoopScalars* part) {
+        auto params = make(begin, end - begin);
+        params.scalars = scalars_.data();
+        CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
+        return machine_->ReadResult(scalars_, part);
+      };
+      kernels::LoopScalars mine;
+      CERES_EXT_RETURN_IF_ERROR(run(own.begin, own.end, &mine));
+      CERES_EXT_RETURN_IF_ERROR(ranks_->Gather(mine, parts));
+      for (const auto& [begin, end] :
+           {std::pair(own.end, n), std::pair(0, own.begin)}) {
+        if (begin < end) {
+          parts->emplace(parts->begin());
+          CERES_EXT_RETURN_IF_ERROR(run(begin, end, &parts->front()));
+        }
+      }
+      return {};
+    });
+  }
+
+  // The scalars of all values of all ranks.
+  template <typename Make>
+  bool RunAndReadOfAll(int n,
+                       const ProblemStructure::Range& own,
+                       const Make& make,
+                       kernels::LoopScalars* scalars) {
+    if (ranks_ == nullptr) {
+      return RunAndRead(make(0, n), scalars);
+    }
+    Parts parts;
+    if (!RunAndReadParts(n, own, make, &parts)) {
+      return false;
+    }
+    *scalars = {};
+    for (const kernels::LoopScalars& part : parts) {
+      if (!(part.max_norm <= scalars->max_norm)) {  // NaN stays.
+        scalars->max_norm =
+            std::isnan(scalars->max_norm) ? scalars->max_norm : part.max_norm;
+      }
+      scalars->norm += part.norm * part.norm;
+      scalars->x_norm += part.x_norm * part.x_norm;
+      scalars->step_norm += part.step_norm * part.step_norm;
+      scalars->model_cost_change += part.model_cost_change;
+    }
+    for (double* const norm :
+         {&scalars->norm, &scalars->x_norm, &scalars->step_norm}) {
+      *norm = std::sqrt(*norm);
+    }
+    return true;
+  }
+
   Machine* machine_;
+  solver::RankSums<Machine>* ranks_;  // null: there is one
+  ProblemStructure::Range own_parameters_;
+  ProblemStructure::Range own_step_;
   const CallerState* caller_state_;
   kernels::HostContext* host_context_;
   Failure* failure_;

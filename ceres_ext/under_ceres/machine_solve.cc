@@ -36,7 +36,10 @@ class MachineSolveImpl final : public MachineSolve {
     sizes.num_effective_parameters = structure->num_columns;
     sizes.num_residuals = structure->num_residuals;
     sizes.keeps_best = plan.keeps_best;
+    sizes.own_parameters = structure->own_state;
+    sizes.own_effective_parameters = structure->own_columns;
     SessionSetup setup;
+    setup.communicator = plan.communicator;
     setup.caller_bytes = [sizes](bool has_scratch) {
       return Vectors::NumBytes(sizes, /*shares=*/true, has_scratch);
     };
@@ -63,6 +66,7 @@ class MachineSolveImpl final : public MachineSolve {
     auto vectors = std::make_shared<Vectors>(session_.machine(),
                                              session_.caller_state(),
                                              session_.host_context(),
+                                             session_.ranks(),
                                              failure);
     sizes.nan_fails = session_.has_float_blocks();
     {

@@ -18,6 +18,7 @@
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/under_ceres/solver_options.h"
+#include "cuda_kernels/machine/communicator.h"
 #include "glog/logging.h"
 
 namespace ceres_ext {
@@ -224,7 +225,7 @@ bool SolveArraysOnce(const ceres::Solver::Options& options,
     *reason = "this library is switched off (enabled = false)";
     return false;
   }
-  ArrayImport arrays(&problem, summary);
+  ArrayImport arrays(&problem, summary, ext_options.communicator);
   *reason = arrays.WhyProblemIsNeeded(options);
   if (reason->empty() && !device_facts.empty()) {
     arrays.SetDeviceFacts(device_facts);
@@ -257,6 +258,10 @@ bool SolveArraysOnce(const ceres::Solver::Options& options,
   plugin.FinishIfCeresDidNot(failure, *summary);
   *reason = plugin.Reason();
   *again = plugin.Next(attempt);
+  if (ext_options.communicator != nullptr &&
+      (plugin.HasFailed() || !plugin.IsTaken())) {
+    ext_options.communicator->Abort(*reason);
+  }
   plugin.FillSummary(summary);
   return plugin.IsTaken() || plugin.HasFailed();
 }

@@ -34,6 +34,7 @@ class TrustRegionVectors : public OnMachine {
         std::make_unique<LoopVectors<TestMachine>>(machine_.get(),
                                                    /*caller_state=*/nullptr,
                                                    /*host_context=*/nullptr,
+                                                   /*ranks=*/nullptr,
                                                    &failure_);
   }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
+#include "ceres_ext/solver/rank_sums.h"
 #include "ceres_ext/solver/schur_matrix_size.h"
 #include "ceres_ext/solver/step_options.h"
 #include "cuda_kernels/base/breakdown.h"
@@ -73,6 +74,10 @@ class LinearOperator {
     return {};
   }
 
+  // Before Setup, for a solve by several ranks: results over F are sums over
+  // all of them. *ranks outlives the operator.
+  void SetRanks(RankSums<Machine>* ranks) { ranks_ = ranks; }
+
   // v = E'E, u = F'F, packed, those of F over f_matrices(). Needs no Update.
   kernels::Status UndampedBlocks(double* v, double* u) {
     NormalBlocksRequest request;
@@ -85,7 +90,7 @@ class LinearOperator {
         CERES_EXT_RETURN_IF_ERROR((batch->*blocks)(request));
       }
     }
-    return {};
+    return SumOverRanks(blocks_.f_matrices().num_packed(), u);
   }
   const ProblemBlocks& blocks() const { return blocks_; }
   // Room for the packed matrices of E, which Update writes; null: none.
@@ -134,6 +139,11 @@ class LinearOperator {
   using Buffer = typename Machine::template Buffer<T>;
   // Families that no batch owns, with their numbers.
   using Shared = std::vector<std::pair<int, kernels::BlockFamily>>;
+
+  // x = the sum over all ranks, if there are several.
+  kernels::Status SumOverRanks(int64_t n, double* x) {
+    return ranks_ == nullptr ? kernels::Status() : ranks_->Sum(n, x);
+  }
 
   // q = D^2 p on the shared families, D null: zero.
   kernels::Status SetShared(const Shared& shared,
@@ -199,6 +209,7 @@ class LinearOperator {
   Shared shared_f_matrices_;
   std::vector<Batch*> batches_;
   Machine* machine_ = nullptr;
+  RankSums<Machine>* ranks_ = nullptr;  // null: there is one rank
   LinearSystem system_;
 };
 

@@ -82,7 +82,18 @@ class SchurComplement : public LinearOperator<Machine> {
     CERES_EXT_RETURN_IF_ERROR(
         ApplyInverse(e_gradient_.data(), -1.0, motion_.data(), nullptr));
     // F'b + F'E motion, and blocks of F.
-    return this->Ask(&Batch::OtherBlocks, &request);
+    CERES_EXT_RETURN_IF_ERROR(this->Ask(&Batch::OtherBlocks, &request));
+    if (ranks_ == nullptr) {
+      return {};
+    }
+    // A breakdown on one rank ends the step on all.
+    CERES_EXT_RETURN_IF_ERROR(ranks_->Agree(CheckUpdate()));
+    CERES_EXT_RETURN_IF_ERROR(ranks_->Sum(blocks_.f.num_values(), rhs));
+    for (double* const packed : {request.u, request.schur_diagonal}) {
+      CERES_EXT_RETURN_IF_ERROR(
+          ranks_->Sum(blocks_.f_matrices().num_packed(), packed));
+    }
+    return {};
   }
 
   void ListBreakdowns(kernels::BreakdownArrays* arrays) const final {
@@ -123,7 +134,7 @@ class SchurComplement : public LinearOperator<Machine> {
             machine_));
       }
     }
-    return {};
+    return this->SumOverRanks(1, constant);
   }
 
   kernels::Status Multiply(const double* p,
@@ -164,6 +175,7 @@ class SchurComplement : public LinearOperator<Machine> {
 
  protected:
   using Base::machine_;
+  using Base::ranks_;
 
  private:
   using Base::batches_;
@@ -185,7 +197,10 @@ class SchurComplement : public LinearOperator<Machine> {
     // q = D_f^2 p + F'(F p + E motion), or F'E motion
     ProductRequest request;
     request.eliminated_part = eliminated_part;
-    request.f_diagonal = eliminated_part ? nullptr : system_.f_diagonal;
+    // One rank adds D_f^2 p.
+    const bool has_diagonal =
+        !eliminated_part && (ranks_ == nullptr || ranks_->is_first());
+    request.f_diagonal = has_diagonal ? system_.f_diagonal : nullptr;
     CERES_EXT_RETURN_IF_ERROR(
         this->SetShared(shared_f_, request.f_diagonal, p, q, scalars));
     request.v_inverse = v_inverse_.data();
@@ -196,7 +211,7 @@ class SchurComplement : public LinearOperator<Machine> {
     for (Batch* batch : batches_) {
       CERES_EXT_RETURN_IF_ERROR(batch->Multiply(request));
     }
-    return {};
+    return this->SumOverRanks(blocks_.f.num_values(), q);
   }
 
   // sum = E'F p, of shared families.

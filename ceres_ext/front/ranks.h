@@ -1,0 +1,45 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// What the ranks of a solve agree on before anything is allocated.
+
+#ifndef CERES_EXT_FRONT_RANKS_H_
+#define CERES_EXT_FRONT_RANKS_H_
+
+#include <string>
+
+#include "ceres/solver.h"
+#include "ceres_ext/array_problem.h"
+#include "ceres_ext/options.h"
+#include "ceres_ext/session/kept_machines.h"
+
+namespace ceres_ext {
+
+// True if there are no ranks. Else *error says that `what`, "a batch", is not
+// solved by several.
+bool HasNoRanks(const Options& ext_options,
+                const std::string& what,
+                std::string* error);
+
+// A solve by ranks: its options, and why it is by the host although a device
+// was asked for, a clause.
+struct RankSolve {
+  ceres::Solver::Options options;
+  Options ext_options;
+  std::string why_host;
+};
+
+// Collective over ext_options.communicator. mine: why this rank can't begin;
+// empty if it can. False on all ranks, with the same sentence in *error, where
+// one can't, or where they disagree about options or about what all have.
+// problem: valid if `mine` is empty.
+bool PrepareRanks(const ceres::Solver::Options& options,
+                  const Options& ext_options,
+                  const ArrayProblem* problem,
+                  std::string mine,
+                  KeptMachines* kept,
+                  RankSolve* solve,
+                  std::string* error);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_FRONT_RANKS_H_

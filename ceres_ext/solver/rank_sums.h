@@ -1,0 +1,101 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Sums over the ranks of a solve (cuda_kernels/machine/communicator.h) of
+// vectors in the memory of a machine. All ranks call the same functions in the
+// same order, and get the same bits.
+//
+// Of the unknowns F is replicated: each rank holds all of it, with the same
+// bits. E is dealt out, with its rows. A sum over rows or over E is one over
+// the ranks; one over F is taken once.
+#ifndef CERES_EXT_SOLVER_RANK_SUMS_H_
+#define CERES_EXT_SOLVER_RANK_SUMS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/communicator.h"
+#include "cuda_kernels/machine/host_machine.h"
+
+namespace ceres_ext::solver {
+
+template <typename Machine>
+class RankSums {
+ public:
+  // Both outlive the object.
+  RankSums(kernels::Communicator* communicator, Machine* machine)
+      : communicator_(communicator), machine_(machine) {}
+  RankSums(const RankSums&) = delete;
+  RankSums& operator=(const RankSums&) = delete;
+
+  // The rank that adds what all ranks have, such as D_f^2 p.
+  bool is_first() const { return communicator_->rank() == 0; }
+
+  // x = the sum of x over all ranks. Null: nothing is done.
+  kernels::Status Sum(int64_t n, double* x) {
+    if (x == nullptr) {
+      return {};
+    }
+    if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
+      return SumOnHost(n, x);
+    } else {
+      host_.resize(static_cast<size_t>(n));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Download(n, x, host_.data()));
+      CERES_EXT_RETURN_IF_ERROR(SumOnHost(n, host_.data()));
+      return machine_->Upload(n, host_.data(), x);
+    }
+  }
+  // The same of host memory.
+  kernels::Status SumOnHost(int64_t n, double* x) {
+    return kernels::SumOverRanks(n, x, &scratch_, communicator_);
+  }
+
+  // all: one value of each rank.
+  template <typename T>
+  kernels::Status Gather(const T& mine, std::vector<T>* all) {
+    all->resize(static_cast<size_t>(communicator_->size()));
+    std::string error;
+    return communicator_->AllGather(&mine, sizeof(T), all->data(), &error)
+               ? kernels::Status()
+               : kernels::Status(kernels::StatusCode::kDeviceError, error);
+  }
+
+  // The status of the first rank that has an error, which its sentence then
+  // names. The memory of a machine is as it was.
+  kernels::Status Agree(const kernels::Status& mine) {
+    Record record;
+    record.code = static_cast<int32_t>(mine.code);
+    const size_t n = std::min(mine.message.size(), sizeof(record.message) - 1);
+    std::memcpy(record.message, mine.message.data(), n);
+    std::vector<Record> all;
+    CERES_EXT_RETURN_IF_ERROR(Gather(record, &all));
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      const auto code = static_cast<kernels::StatusCode>(all[rank].code);
+      if (code != kernels::StatusCode::kOk) {
+        return {code,
+                "Rank " + std::to_string(rank) + ": " + all[rank].message};
+      }
+    }
+    return {};
+  }
+
+ private:
+  struct Record {
+    int32_t code = 0;
+    char message[508] = {};
+  };
+
+  kernels::Communicator* const communicator_;
+  Machine* const machine_;
+  std::vector<double> host_;
+  std::vector<double> scratch_;
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_RANK_SUMS_H_

@@ -1,0 +1,660 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Problems of arrays that several ranks, threads of this process, solve
+// together, against the same problem solved alone; and ranks that fail,
+// disagree, stop or go.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ceres/ceres.h"
+#include "ceres_ext/array_problem.h"
+#include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/batch.h"
+#include "ceres_ext/communicator.h"
+#include "ceres_ext/solve.h"
+#include "glog/logging.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/front/any_problem_functors.h"
+#include "tests/front/bal_test_problem.h"
+
+namespace ceres_ext {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const bool kIsQuiet = [] {
+  FLAGS_minloglevel = google::GLOG_FATAL;
+  return true;
+}();
+
+constexpr std::chrono::milliseconds kLong{60000};
+constexpr double kEta = 1e-13;
+
+// The rows of a problem.
+enum class Rows { kBal, kSplit };
+
+// Values of a problem, of which a rank has some points and their observations.
+struct Values {
+  std::vector<double> cameras;     // 9 values, or 6 without intrinsics
+  std::vector<double> intrinsics;  // of every fourth camera; empty for BAL
+  std::vector<double> points;
+};
+
+struct Case {
+  Rows rows = Rows::kBal;
+  bool has_loss = false;
+  bool has_weights = false;
+  bool has_constants = false;  // a camera and a point
+  bool has_manifold = false;   // of the cameras
+  bool has_priors = false;     // of poses, on the last rank
+  ceres::PreconditionerType preconditioner = ceres::SCHUR_JACOBI;
+};
+
+class RanksTest : public testing::Test {
+ protected:
+  RanksTest() : bal_(MakeBalTestProblem(12, 300, 4, 9)) {}
+
+  Values Start(const Case& c) const {
+    Values start;
+    start.points = bal_.points;
+    if (c.rows == Rows::kBal) {
+      start.cameras = bal_.cameras;
+      return start;
+    }
+    for (int i = 0; i < bal_.num_cameras(); ++i) {
+      const double* const camera = bal_.cameras.data() + 9 * i;
+      start.cameras.insert(start.cameras.end(), camera, camera + 6);
+      if (i % 4 == 0) {
+        start.intrinsics.insert(start.intrinsics.end(), camera + 6, camera + 9);
+      }
+    }
+    return start;
+  }
+
+  static ceres::Solver::Options SomeOptions(const Case& c) {
+    ceres::Solver::Options options;
+    options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+    options.preconditioner_type = c.preconditioner;
+    options.max_num_iterations = 8;
+    options.eta = kEta;
+    options.max_linear_solver_iterations = 1000;
+    options.logging_type = ceres::SILENT;
+    return options;
+  }
+  static Options OnHost() {
+    Options options;
+    options.device = DEVICE_HOST;
+    // As ranks have it.
+    options.preconditioner_blocks = PRECONDITIONER_BLOCKS_SINGLE;
+    return options;
+  }
+
+  // The first point of a rank.
+  int PointBegin(int rank, int size) const {
+    return bal_.num_points() * rank / size;
+  }
+
+  // What a rank solves; its arrays.
+  struct Part {
+    Values values;
+    std::vector<double> observations;
+    std::vector<double> weights;
+    std::vector<int32_t> camera;
+    std::vector<int32_t> intrinsics;
+    std::vector<int32_t> point;
+    std::vector<uint8_t> camera_is_constant;
+    std::vector<uint8_t> point_is_constant;
+    std::vector<double> priors;
+    std::unique_ptr<ceres::LossFunction> loss;
+    std::unique_ptr<ceres::Manifold> manifold;
+    ArrayProblem problem;
+    Summary summary;
+  };
+
+  void Make(const Case& c, int rank, int size, Part* part) const {
+    const int first = PointBegin(rank, size);
+    const int last = PointBegin(rank + 1, size);
+    part->values = Start(c);
+    std::vector<double>& points = part->values.points;
+    points = {points.begin() + 3 * first, points.begin() + 3 * last};
+    for (size_t k = 0; k < bal_.point_id.size(); ++k) {
+      if (bal_.point_id[k] >= first && bal_.point_id[k] < last) {
+        part->observations.insert(part->observations.end(),
+                                  bal_.observations.begin() + 2 * k,
+                                  bal_.observations.begin() + 2 * k + 2);
+        part->weights.push_back(0.5 + 0.01 * static_cast<double>(k % 100));
+        part->camera.push_back(bal_.camera_id[k]);
+        part->intrinsics.push_back(bal_.camera_id[k] / 4);
+        part->point.push_back(bal_.point_id[k] - first);
+      }
+    }
+    if (c.has_loss) {
+      part->loss = std::make_unique<ceres::HuberLoss>(0.5);
+    }
+    const int size_of_camera = c.rows == Rows::kBal ? 9 : 6;
+    if (c.has_manifold) {
+      part->manifold = std::make_unique<ceres::SubsetManifold>(
+          size_of_camera, std::vector<int>{2});
+    }
+    part->camera_is_constant.assign(bal_.num_cameras(), 0);
+    part->point_is_constant.assign(last - first, 0);
+    if (c.has_constants) {
+      part->camera_is_constant[3] = 1;
+      if (first <= 17 && 17 < last) {
+        part->point_is_constant[17 - first] = 1;
+      }
+    }
+    ArrayProblem::Parameters cameras = {
+        part->values.cameras.data(), bal_.num_cameras(), size_of_camera};
+    cameras.manifold = part->manifold.get();
+    cameras.is_constant =
+        c.has_constants ? part->camera_is_constant.data() : nullptr;
+    const int camera = part->problem.AddParameters(cameras);
+    int intrinsics = -1;
+    if (c.rows == Rows::kSplit) {
+      intrinsics = part->problem.AddParameters(
+          {part->values.intrinsics.data(),
+           static_cast<int64_t>(part->values.intrinsics.size()) / 3,
+           3});
+    }
+    ArrayProblem::Parameters of_points = {points.data(), last - first, 3};
+    of_points.is_constant =
+        c.has_constants ? part->point_is_constant.data() : nullptr;
+    of_points.is_own = true;
+    const int point = part->problem.AddParameters(of_points);
+    const auto n = static_cast<int64_t>(part->camera.size());
+    const double* const weights =
+        c.has_weights ? part->weights.data() : nullptr;
+    if (c.rows == Rows::kBal) {
+      part->problem.AddResiduals<BalReprojectionError>(
+          n,
+          part->observations.data(),
+          {{camera, part->camera.data()}, {point, part->point.data()}},
+          part->loss.get(),
+          weights);
+    } else {
+      part->problem.AddResiduals<
+          DeviceAutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>>(
+          n,
+          reinterpret_cast<const SplitReprojection*>(part->observations.data()),
+          {{camera, part->camera.data()},
+           {intrinsics, part->intrinsics.data()},
+           {point, part->point.data()}},
+          part->loss.get(),
+          weights);
+    }
+    if (c.has_priors && rank == size - 1) {
+      for (int i = 0; i < bal_.num_cameras(); ++i) {
+        part->priors.push_back(3.0);
+        part->priors.insert(
+            part->priors.end(),
+            part->values.cameras.begin() + size_of_camera * i,
+            part->values.cameras.begin() + size_of_camera * (i + 1));
+        part->priors.back() += 0.01;
+      }
+      AddPriors(size_of_camera, camera, part);
+    }
+  }
+  static void AddPriors(int size, int camera, Part* part) {
+    const auto add = [&](auto n) {
+      using Cost = DeviceAutoDiffCostFunction<Prior<n>, n, n>;
+      part->problem.AddResiduals<Cost>(
+          static_cast<int64_t>(part->priors.size()) / (n + 1),
+          reinterpret_cast<const Prior<n>*>(part->priors.data()),
+          {{camera, nullptr}});
+    };
+    if (size == 9) {
+      add(std::integral_constant<int, 9>());
+    } else {
+      add(std::integral_constant<int, 6>());
+    }
+  }
+
+  using Parts = std::vector<std::unique_ptr<Part>>;
+  Parts MakeAll(const Case& c, int size) const {
+    Parts parts;
+    for (int rank = 0; rank < size; ++rank) {
+      parts.push_back(std::make_unique<Part>());
+      Make(c, rank, size, parts.back().get());
+    }
+    return parts;
+  }
+
+  using Communicators = std::vector<std::unique_ptr<Communicator>>;
+  // Solves the parts on a thread each; prepare may change a rank's options.
+  using Prepare = std::function<void(
+      int rank, ceres::Solver::Options* options, Options* ext_options)>;
+  static void Solve(const Case& c,
+                    const Communicators& communicators,
+                    const Prepare& prepare,
+                    Parts* parts) {
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < parts->size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        ceres::Solver::Options options = SomeOptions(c);
+        Options ext_options = OnHost();
+        ext_options.communicator = communicators[rank].get();
+        if (prepare) {
+          prepare(static_cast<int>(rank), &options, &ext_options);
+        }
+        Part* const part = (*parts)[rank].get();
+        ceres_ext::Solve(options, ext_options, &part->problem, &part->summary);
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+  Parts SolveBy(const Case& c, int size, const Prepare& prepare = {}) const {
+    Parts parts = MakeAll(c, size);
+    const Communicators communicators =
+        kernels::MakeThreadCommunicators(size, kLong);
+    Solve(c, communicators, prepare, &parts);
+    return parts;
+  }
+  Part* Alone(const Case& c) {
+    alone_ = std::make_unique<Part>();
+    Make(c, 0, 1, alone_.get());
+    ceres_ext::Solve(
+        SomeOptions(c), OnHost(), &alone_->problem, &alone_->summary);
+    return alone_.get();
+  }
+
+  // All ranks end with this sentence, and with their start.
+  void ExpectRefused(const Case& c,
+                     const Parts& parts,
+                     const std::string& sentence) const {
+    const Parts start = MakeAll(c, static_cast<int>(parts.size()));
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+      const Summary& summary = parts[rank]->summary;
+      EXPECT_EQ(summary.termination_type, ceres::FAILURE) << rank;
+      EXPECT_THAT(summary.message, HasSubstr(sentence)) << rank;
+      EXPECT_EQ(parts[rank]->values.cameras, start[rank]->values.cameras);
+      EXPECT_EQ(parts[rank]->values.points, start[rank]->values.points);
+    }
+  }
+
+  const BalTestProblem bal_;
+  std::unique_ptr<Part> alone_;
+};
+
+std::vector<Case> AllCases() {
+  std::vector<Case> cases(1);
+  for (const Rows rows : {Rows::kBal, Rows::kSplit}) {
+    for (const auto preconditioner : {ceres::IDENTITY,
+                                      ceres::JACOBI,
+                                      ceres::SCHUR_JACOBI,
+                                      ceres::SCHUR_POWER_SERIES_EXPANSION}) {
+      Case c;
+      c.rows = rows;
+      c.preconditioner = preconditioner;
+      cases.push_back(c);
+      c.has_loss = c.has_weights = c.has_constants = c.has_manifold = true;
+      cases.push_back(c);
+      c.has_priors = true;
+      cases.push_back(c);
+    }
+  }
+  return cases;
+}
+
+// Sums over ranks are rounded in another order than sums over all rows: by
+// 2,400 epsilon / 2 at the start. PCG ends with a part of eta of the model's
+// gain left, wherever rounding leads it, so a step is that of the minimum up to
+// sqrt(eta) of its length in the norm of the model, and so are the gain and the
+// gradient behind it.
+TEST_F(RanksTest, SolveAsOneDoes) {
+  for (const Case& c : AllCases()) {
+    SCOPED_TRACE(testing::Message()
+                 << "split " << (c.rows == Rows::kSplit) << " preconditioner "
+                 << c.preconditioner << " loss " << c.has_loss << " priors "
+                 << c.has_priors);
+    const Part* const alone = Alone(c);
+    ASSERT_TRUE(alone->summary.IsSolutionUsable()) << alone->summary.message;
+    for (const int size : {1, 2, 3, 7}) {
+      SCOPED_TRACE(size);
+      const Parts parts = SolveBy(c, size);
+      for (const auto& part : parts) {
+        const Summary& summary = part->summary;
+        ASSERT_EQ(summary.path, PATH_FULL) << summary.message;
+        EXPECT_THAT(summary.path_reason,
+                    HasSubstr(std::to_string(size) + " ranks solve"));
+        ASSERT_EQ(summary.iterations.size(), alone->summary.iterations.size());
+        const ceres::IterationSummary& start = alone->summary.iterations[0];
+        for (size_t i = 0; i < summary.iterations.size(); ++i) {
+          const ceres::IterationSummary& one = summary.iterations[i];
+          const ceres::IterationSummary& other = alone->summary.iterations[i];
+          const double tolerance = i == 0 ? 3e-13 : std::sqrt(kEta);
+          EXPECT_NEAR(one.cost, other.cost, tolerance * start.cost);
+          EXPECT_NEAR(one.gradient_norm,
+                      other.gradient_norm,
+                      tolerance * start.gradient_norm);
+          EXPECT_NEAR(one.gradient_max_norm,
+                      other.gradient_max_norm,
+                      tolerance * start.gradient_norm);
+          EXPECT_EQ(one.step_is_successful, other.step_is_successful);
+        }
+        // The same bits on all ranks.
+        EXPECT_EQ(summary.final_cost, parts[0]->summary.final_cost);
+        EXPECT_EQ(part->values.cameras, parts[0]->values.cameras);
+        EXPECT_EQ(part->values.intrinsics, parts[0]->values.intrinsics);
+      }
+    }
+  }
+}
+
+// Ten times the same bits, by any number of threads.
+TEST_F(RanksTest, SameBitsEveryTime) {
+  Case c;
+  c.rows = Rows::kSplit;
+  c.has_loss = c.has_priors = true;
+  const Parts first = SolveBy(c, 3);
+  for (int run = 0; run < 10; ++run) {
+    const Parts again = SolveBy(c,
+                                3,
+                                [run](int rank,
+                                      ceres::Solver::Options* options,
+                                      Options* /*ext_options*/) {
+                                  options->num_threads = 1 + (run + rank) % 3;
+                                });
+    for (size_t rank = 0; rank < 3; ++rank) {
+      ASSERT_EQ(again[rank]->values.cameras, first[rank]->values.cameras);
+      ASSERT_EQ(again[rank]->values.intrinsics, first[rank]->values.intrinsics);
+      ASSERT_EQ(again[rank]->values.points, first[rank]->values.points);
+      ASSERT_EQ(again[rank]->summary.final_cost,
+                first[rank]->summary.final_cost);
+    }
+  }
+}
+
+// A communicator serves one solve after the other, also after a refusal.
+TEST_F(RanksTest, OneSolveAfterTheOther) {
+  const Case c;
+  const Communicators communicators =
+      kernels::MakeThreadCommunicators(2, kLong);
+  Parts refused = MakeAll(c, 2);
+  Solve(
+      c,
+      communicators,
+      [](int rank, ceres::Solver::Options* options, Options* /*ext_options*/) {
+        options->eta = rank == 0 ? 0.1 : 0.2;
+      },
+      &refused);
+  ExpectRefused(c, refused, "Rank 1 and rank 0 disagree about eta");
+  for (int i = 0; i < 2; ++i) {
+    Parts parts = MakeAll(c, 2);
+    Solve(c, communicators, {}, &parts);
+    EXPECT_TRUE(parts[0]->summary.IsSolutionUsable())
+        << parts[0]->summary.message;
+    EXPECT_TRUE(parts[1]->summary.IsSolutionUsable());
+  }
+}
+
+TEST_F(RanksTest, DisagreementsAreNamed) {
+  const Case c;
+  {
+    Parts parts = MakeAll(c, 3);
+    parts[2]->values.cameras[5] += 1e-9;
+    const std::vector<double> cameras = parts[2]->values.cameras;
+    const Communicators communicators =
+        kernels::MakeThreadCommunicators(3, kLong);
+    Solve(c, communicators, {}, &parts);
+    for (const auto& part : parts) {
+      EXPECT_EQ(part->summary.message,
+                "Rank 2 and rank 0 disagree about the values of parameters 0");
+    }
+    EXPECT_EQ(parts[2]->values.cameras, cameras);
+  }
+  ExpectRefused(
+      c,
+      SolveBy(c,
+              3,
+              [](int rank, ceres::Solver::Options* options, Options* /*ext*/) {
+                if (rank == 1) {
+                  options->linear_solver_type = ceres::DENSE_SCHUR;
+                }
+              }),
+      "Rank 1: linear_solver_type DENSE_SCHUR is not supported by several "
+      "ranks");
+  ExpectRefused(
+      c,
+      SolveBy(c,
+              2,
+              [](int rank, ceres::Solver::Options* /*options*/, Options* ext) {
+                ext->device = rank == 1 ? DEVICE_CUDA : DEVICE_HOST;
+                ext->cuda_device = 1000;
+                ext->fallback = FALLBACK_REFUSE;
+              }),
+      "Rank 1: device = CUDA is not available");
+  {
+    Parts parts = MakeAll(c, 2);
+    parts[1]->problem = ArrayProblem();
+    parts[1]->problem.AddParameters({parts[1]->values.cameras.data(), 12, 9});
+    const Communicators communicators =
+        kernels::MakeThreadCommunicators(2, kLong);
+    Solve(c, communicators, {}, &parts);
+    for (const auto& part : parts) {
+      EXPECT_THAT(part->summary.message,
+                  HasSubstr("Rank 1: expected one array of parameters with "
+                            "is_own, found 0"));
+    }
+  }
+}
+
+TEST_F(RanksTest, WhatHasNoRanksSaysSo) {
+  const Communicators communicators =
+      kernels::MakeThreadCommunicators(1, kLong);
+  Options ext_options = OnHost();
+  ext_options.communicator = communicators[0].get();
+  ceres::Problem problem;
+  Summary summary;
+  ceres_ext::Solve(ceres::Solver::Options(), ext_options, &problem, &summary);
+  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+  EXPECT_THAT(summary.message, HasSubstr("a ceres::Problem is not solved by"));
+  ProblemBatch batch;
+  BatchSummary of_batch;
+  std::string error;
+  EXPECT_FALSE(SolveBatch(
+      ceres::Solver::Options(), ext_options, &batch, &of_batch, &error));
+  EXPECT_THAT(error, HasSubstr("a batch is not solved by several ranks"));
+  double cost = 0.0;
+  EXPECT_FALSE(Evaluate(EvaluateOptions(),
+                        ext_options,
+                        ArrayProblem(),
+                        &cost,
+                        nullptr,
+                        nullptr,
+                        &error));
+  EXPECT_THAT(error, HasSubstr("an evaluation is not solved by"));
+}
+
+// Counts calls and ends the solve with one of them.
+class Stop final : public ceres::IterationCallback {
+ public:
+  explicit Stop(int last) : last_(last) {}
+  ceres::CallbackReturnType operator()(
+      const ceres::IterationSummary& /*summary*/) override {
+    if (throws) {
+      throw std::runtime_error("a callback that throws");
+    }
+    return ++num_calls < last_ ? ceres::SOLVER_CONTINUE
+                               : ceres::SOLVER_TERMINATE_SUCCESSFULLY;
+  }
+  int num_calls = 0;
+  bool throws = false;
+
+ private:
+  const int last_;
+};
+
+TEST_F(RanksTest, CallbacksAreThoseOfTheFirst) {
+  std::vector<std::unique_ptr<Stop>> stops;
+  for (int rank = 0; rank < 3; ++rank) {
+    stops.push_back(std::make_unique<Stop>(rank == 0 ? 3 : 1));
+  }
+  const Parts parts =
+      SolveBy(Case(),
+              3,
+              [&](int rank, ceres::Solver::Options* options, Options* /*ext*/) {
+                options->callbacks.push_back(stops[rank].get());
+              });
+  EXPECT_EQ(stops[0]->num_calls, 3);
+  EXPECT_EQ(stops[1]->num_calls, 0);
+  for (const auto& part : parts) {
+    EXPECT_EQ(part->summary.termination_type, ceres::USER_SUCCESS);
+    EXPECT_EQ(part->summary.iterations.size(), 3u);
+    EXPECT_EQ(part->values.cameras, parts[0]->values.cameras);
+  }
+}
+
+TEST_F(RanksTest, TheTimeOfTheFirstCounts) {
+  const Parts parts =
+      SolveBy(Case(),
+              2,
+              [](int rank, ceres::Solver::Options* options, Options* /*ext*/) {
+                options->max_solver_time_in_seconds = rank == 0 ? 1e-9 : 1e9;
+              });
+  for (const auto& part : parts) {
+    EXPECT_EQ(part->summary.termination_type, ceres::NO_CONVERGENCE);
+    EXPECT_THAT(part->summary.message,
+                HasSubstr("Maximum solver time reached."));
+    EXPECT_EQ(part->summary.iterations.size(), 1u);
+  }
+}
+
+TEST_F(RanksTest, AnExceptionOnOneEndsAll) {
+  const Case c;
+  Stop stop(100);
+  stop.throws = true;
+  const Parts parts = SolveBy(
+      c, 3, [&](int rank, ceres::Solver::Options* options, Options* /*ext*/) {
+        if (rank == 0) {
+          options->callbacks.push_back(&stop);
+        }
+      });
+  ExpectRefused(c, parts, "a callback that throws");
+  EXPECT_THAT(parts[1]->summary.message, HasSubstr("Rank 0: "));
+}
+
+// A point at the optical centre of a camera, which one rank has.
+TEST_F(RanksTest, ARowThatCantBeEvaluatedFailsAll) {
+  const Case c;
+  Parts parts = MakeAll(c, 3);
+  std::fill_n(
+      parts[1]->values.points.begin(), 3, std::numeric_limits<double>::max());
+  const std::vector<double> points = parts[1]->values.points;
+  const Communicators communicators =
+      kernels::MakeThreadCommunicators(3, kLong);
+  Solve(c, communicators, {}, &parts);
+  for (const auto& part : parts) {
+    EXPECT_EQ(part->summary.termination_type, ceres::FAILURE);
+    EXPECT_THAT(part->summary.message,
+                HasSubstr("Rank 1: Residual or Jacobian"));
+  }
+  EXPECT_EQ(parts[1]->values.points, points);
+}
+
+// A rank that never comes, and one that goes.
+TEST_F(RanksTest, NobodyWaitsForEver) {
+  const Case c;
+  Parts parts = MakeAll(c, 2);
+  Communicators communicators =
+      kernels::MakeThreadCommunicators(3, std::chrono::milliseconds(50));
+  Solve(c, communicators, {}, &parts);
+  ExpectRefused(c, parts, "waited 50 ms for 1 of 3 ranks");
+
+  parts = MakeAll(c, 2);
+  communicators = kernels::MakeThreadCommunicators(3, kLong);
+  communicators[2].reset();
+  Solve(c, communicators, {}, &parts);
+  ExpectRefused(c, parts, "Rank 2 has ended");
+}
+
+// Fails from its n-th call on.
+class Failing final : public Communicator {
+ public:
+  Failing(Communicator* other, int n) : other_(other), n_(n) {}
+  int rank() const final { return other_->rank(); }
+  int size() const final { return other_->size(); }
+  bool AllGather(const void* mine,
+                 int64_t bytes,
+                 void* all,
+                 std::string* error) final {
+    return IsAlive(error) && other_->AllGather(mine, bytes, all, error);
+  }
+  bool AllToAll(const void* from,
+                int64_t bytes,
+                void* to,
+                std::string* error) final {
+    return IsAlive(error) && other_->AllToAll(from, bytes, to, error);
+  }
+  void Abort(const std::string& message) final { other_->Abort(message); }
+  int num_calls() const { return num_calls_; }
+
+ private:
+  bool IsAlive(std::string* error) {
+    if (++num_calls_ < n_) {
+      return true;
+    }
+    *error = "Rank 1: the cable was cut.";
+    other_->Abort("the cable was cut.");
+    return false;
+  }
+
+  Communicator* const other_;
+  const int n_;
+  int num_calls_ = 0;
+};
+
+// Whenever one loses its connection, all end with a sentence that names it,
+// with their start or with a state that they all have.
+TEST_F(RanksTest, ARankThatFailsAtAnyMoment) {
+  Case c;
+  c.rows = Rows::kSplit;
+  int num_calls = 0;
+  for (int n = std::numeric_limits<int>::max(); n > 0;
+       n = n > num_calls ? num_calls : n - 1 - num_calls / 60) {
+    Parts parts = MakeAll(c, 2);
+    const Communicators communicators =
+        kernels::MakeThreadCommunicators(2, kLong);
+    Failing failing(communicators[1].get(), n);
+    Solve(
+        c,
+        communicators,
+        [&](int rank, ceres::Solver::Options* /*options*/, Options* ext) {
+          if (rank == 1) {
+            ext->communicator = &failing;
+          }
+        },
+        &parts);
+    if (num_calls == 0) {
+      num_calls = failing.num_calls();
+      ASSERT_GT(num_calls, 60);
+      ASSERT_TRUE(parts[0]->summary.IsSolutionUsable());
+      continue;
+    }
+    for (const auto& part : parts) {
+      ASSERT_EQ(part->summary.termination_type, ceres::FAILURE) << n;
+      ASSERT_THAT(part->summary.message,
+                  HasSubstr("Rank 1: the cable was cut."))
+          << n;
+      ASSERT_EQ(part->values.cameras, parts[0]->values.cameras) << n;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ceres_ext
