@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ceres_ext/front/option_table.h"
+#include "ceres_ext/plan/device_choice.h"
 
 namespace ceres_ext {
 
@@ -31,7 +32,8 @@ bool Options::IsValid(std::string* error) const {
         "linear_solver = CGNR expected IDENTITY or JACOBI";
     return false;
   }
-  return true;
+  std::vector<int> devices;
+  return ReadDevices(cuda_devices, &devices, message);
 }
 
 bool ParseOptions(const std::string& settings,

@@ -15,8 +15,11 @@
 #include "ceres_ext/front/device_arrays.h"
 #include "ceres_ext/front/evaluate_arrays.h"
 #include "ceres_ext/front/ranks.h"
+#include "ceres_ext/front/solve_parts.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/problem_of_arrays.h"
+#include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/plan/solve_plan.h"
 #include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/under_ceres/solve_once.h"
@@ -288,6 +291,71 @@ bool SolveByRanks(const ceres::Solver::Options& options,
   return true;
 }
 
+// Solves by the devices of cuda_devices. False, with a part of a sentence in
+// *reason, where one device, or the host, has to.
+bool SolveByDevices(const ceres::Solver::Options& options,
+                    const Options& ext_options,
+                    const ArrayProblem& problem,
+                    KeptMachines* kept,
+                    Summary* summary,
+                    std::string* reason) {
+  std::vector<int> devices;
+  std::vector<int> all;
+  if (!ReadDevices(ext_options.cuda_devices, &devices, reason) ||
+      !ReadDevices("all", &all, reason)) {
+    return false;
+  }
+  if (ext_options.device == DEVICE_HOST) {
+    *reason = "device = HOST";
+    return false;
+  }
+  if (HasDeviceArrays(problem)) {
+    *reason = "arrays are on a device";
+    return false;
+  }
+  std::vector<Options> of_ranks;
+  for (const int device : devices) {
+    if (std::find(all.begin(), all.end(), device) == all.end()) {
+      *reason = "there is no CUDA device " + std::to_string(device);
+      return false;
+    }
+    of_ranks.push_back(ext_options);
+    of_ranks.back().device = DEVICE_CUDA;
+    of_ranks.back().cuda_devices.clear();
+    of_ranks.back().cuda_device = device;
+  }
+  if (devices.size() < 2) {
+    *reason = devices.empty() ? "there is no CUDA device" : "it names one";
+    return false;
+  }
+  if (ext_options.cuda_stream != nullptr) {
+    *reason = "cuda_stream is of one device";
+    return false;
+  }
+  const auto solve = [](const ceres::Solver::Options& of_rank,
+                        const Options& ext_of_rank,
+                        ArrayProblem* part,
+                        Summary* of_part) {
+    ceres_ext::Solve(of_rank, ext_of_rank, part, of_part);
+  };
+  if (!SolveParts(options,
+                  of_ranks,
+                  problem,
+                  kept->host_context(options.num_threads),
+                  solve,
+                  summary,
+                  reason)) {
+    return false;
+  }
+  if (summary->termination_type == ceres::FAILURE &&
+      ext_options.fallback == FALLBACK_TO_CERES && options.callbacks.empty()) {
+    *reason = WithoutPeriod(summary->message);
+    *summary = Summary();
+    return false;
+  }
+  return true;
+}
+
 void SolveArraysOrProblem(const ceres::Solver::Options& options,
                           const Options& ext_options,
                           const ArrayProblem* problem,
@@ -307,21 +375,36 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
       return true;
     }
     const bool is_on_device = problem != nullptr && HasDeviceArrays(*problem);
-    if (is_on_device
-            ? !SolveDeviceArrays(
-                  options, ext_options, *problem, kept, summary, &error)
-            : !CanSolveArrays(options,
-                              ext_options,
-                              problem,
-                              kept,
-                              /*device=*/nullptr,
-                              /*facts=*/nullptr,
-                              &error)) {
+    if (is_on_device ? !SolveDeviceArrays(options,
+                                          WithOneDevice(ext_options),
+                                          *problem,
+                                          kept,
+                                          summary,
+                                          &error)
+                     : !CanSolveArrays(options,
+                                       ext_options,
+                                       problem,
+                                       kept,
+                                       /*device=*/nullptr,
+                                       /*facts=*/nullptr,
+                                       &error)) {
       failure.Set(error);
       return false;
     }
     if (!is_on_device) {
-      SolveHostArrays(options, ext_options, *problem, kept, summary);
+      std::string why_one;
+      if (!ext_options.cuda_devices.empty() &&
+          SolveByDevices(
+              options, ext_options, *problem, kept, summary, &why_one)) {
+        CountTimeSince(start, summary);
+        return true;
+      }
+      SolveHostArrays(
+          options, WithOneDevice(ext_options), *problem, kept, summary);
+      if (!why_one.empty()) {
+        summary->path_reason +=
+            "; cuda_devices is not used, because " + AsClause(why_one);
+      }
     }
     // Checking the arrays, and making a ceres::Problem of them, is part of the
     // solve.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <iterator>
+#include <limits>
 #include <new>
 #include <numeric>
 #include <stdexcept>
@@ -624,6 +626,57 @@ void ArrayImport::ForEachVarying(size_t array, Function&& fn) const {
   }
 }
 
+void ArrayImport::SumOverRanks(ceres::Solver::Summary* summary) const {
+  int* const of_all[] = {&summary->num_parameter_blocks,
+                         &summary->num_parameters,
+                         &summary->num_effective_parameters,
+                         &summary->num_parameter_blocks_reduced,
+                         &summary->num_parameters_reduced,
+                         &summary->num_effective_parameters_reduced,
+                         &summary->num_residual_blocks,
+                         &summary->num_residuals,
+                         &summary->num_residual_blocks_reduced,
+                         &summary->num_residuals_reduced};
+  // What all ranks have counts once.
+  const Parameters& own = parameters(OwnArray());
+  int64_t num_tangents = 0;
+  int64_t num_varying = 0;
+  int64_t num_columns = 0;
+  for (int64_t i = 0; i < own.num_blocks; ++i) {
+    num_tangents += TangentSize(own, i);
+  }
+  ForEachVarying(static_cast<size_t>(OwnArray()),
+                 [&](int64_t block, int /*column*/) {
+                   ++num_varying;
+                   num_columns += TangentSize(own, block);
+                 });
+  const int64_t of_own[] = {own.num_blocks,
+                            own.num_blocks * own.size,
+                            num_tangents,
+                            num_varying,
+                            num_varying * own.size,
+                            num_columns};
+  std::vector<double> sums;
+  for (size_t i = 0; i < std::size(of_all); ++i) {
+    sums.push_back(static_cast<double>(
+        i < std::size(of_own) ? of_own[i] : int64_t{*of_all[i]}));
+  }
+  std::vector<double> scratch;
+  if (!kernels::SumOverRanks(static_cast<int64_t>(sums.size()),
+                             sums.data(),
+                             &scratch,
+                             communicator_)
+           .ok()) {
+    return;  // The numbers stay those of this rank.
+  }
+  for (size_t i = 0; i < std::size(of_all); ++i) {
+    const int64_t once =
+        i < std::size(of_own) ? int64_t{*of_all[i]} - of_own[i] : 0;
+    *of_all[i] = static_cast<int>(std::min<double>(
+        sums[i] + static_cast<double>(once), std::numeric_limits<int>::max()));
+  }
+}
+
 void ArrayImport::FillSummary(ceres::Solver::Summary* summary) const {
   summary->num_parameter_blocks = 0;
   summary->num_parameters = 0;
@@ -655,6 +708,9 @@ void ArrayImport::FillSummary(ceres::Solver::Summary* summary) const {
   }
   summary->num_residual_blocks_reduced = static_cast<int>(num_rows_);
   summary->num_residuals_reduced = num_residuals_;
+  if (communicator_ != nullptr) {
+    SumOverRanks(summary);
+  }
   summary->linear_solver_ordering_used = {
       summary->num_parameter_blocks_reduced};
 }

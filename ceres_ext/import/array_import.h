@@ -167,6 +167,8 @@ class ArrayImport {
                  kernels::HostContext* context,
                  BlockTable* table) const;
 
+  // Counts of what all ranks have, in place of what this one has.
+  void SumOverRanks(ceres::Solver::Summary* summary) const;
   // The array of which each rank has its own.
   int OwnArray() const;
   // True if all ranks can refer to their rows as observations.

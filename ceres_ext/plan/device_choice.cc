@@ -3,8 +3,10 @@
 #include "ceres_ext/plan/device_choice.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/import/batch_models.h"
@@ -345,6 +347,52 @@ bool RecomputedIsFaster(PrecisionType precision, int float_to_double_ratio) {
 
 bool IsSmallFactorization(int num_columns) {
   return num_columns <= kMaxFactorizedColumns;
+}
+
+bool ReadDevices(const std::string& text,
+                 std::vector<int>* devices,
+                 std::string* error) {
+  devices->clear();
+  if (text == "all") {
+    if constexpr (kHasCuda) {
+      devices->resize(
+          static_cast<size_t>(kernels::NumCudaDevices(/*why_none=*/nullptr)));
+      std::iota(devices->begin(), devices->end(), 0);
+    }
+    return true;
+  }
+  for (size_t begin = 0; begin < text.size() || !devices->empty();) {
+    const size_t end = std::min(text.find('+', begin), text.size());
+    int device = -1;
+    const auto [next, code] =
+        std::from_chars(text.data() + begin, text.data() + end, device);
+    if (code != std::errc() || next != text.data() + end || device < 0) {
+      *error = "cuda_devices: expected all, or numbers such as 0+1, found '" +
+               text + "'";
+      return false;
+    }
+    if (std::count(devices->begin(), devices->end(), device) > 0) {
+      *error = "cuda_devices: device " + std::to_string(device) +
+               " is named twice in '" + text + "'";
+      return false;
+    }
+    devices->push_back(device);
+    if (end == text.size()) {
+      break;
+    }
+    begin = end + 1;
+  }
+  return true;
+}
+
+Options WithOneDevice(Options options) {
+  std::vector<int> devices;
+  std::string error;
+  if (ReadDevices(options.cuda_devices, &devices, &error) && !devices.empty()) {
+    options.cuda_device = devices[0];
+  }
+  options.cuda_devices.clear();
+  return options;
 }
 
 }  // namespace ceres_ext

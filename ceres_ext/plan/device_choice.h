@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ceres/solver.h"
 #include "ceres_ext/import/problem_rows.h"
@@ -99,6 +100,16 @@ bool RecomputedIsFaster(PrecisionType precision, int float_to_double_ratio);
 // True if a factorisation of a whole problem of so many columns takes no longer
 // than PCG on the host.
 bool IsSmallFactorization(int num_columns);
+
+// The options with the first device of cuda_devices in place of cuda_device, if
+// there is one.
+Options WithOneDevice(Options options);
+
+// The devices that Options::cuda_devices names, in its order; "all": those of
+// the computer. False with a sentence in *error where it can't be read.
+bool ReadDevices(const std::string& text,
+                 std::vector<int>* devices,
+                 std::string* error);
 
 }  // namespace ceres_ext
 

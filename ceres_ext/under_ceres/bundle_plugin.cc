@@ -13,6 +13,7 @@
 #include "ceres/wall_time.h"
 #include "ceres_ext/base/report.h"
 #include "ceres_ext/base/scoped_seconds.h"
+#include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/under_ceres/solver_options.h"
 #include "cuda_kernels/machine/communicator.h"
 
@@ -22,11 +23,12 @@ using ceres::internal::PreprocessedProblem;
 using kernels::Status;
 
 BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
-    : options_(options),
+    : options_(WithOneDevice(options)),
+      has_devices_(!options.cuda_devices.empty()),
       append_to_message_(append_to_message),
       arrays_(nullptr),
       start_in_seconds_(ceres::internal::WallTimeInSeconds()),
-      own_machines_(std::make_unique<BorrowedMachines>(options)),
+      own_machines_(std::make_unique<BorrowedMachines>(options_)),
       kept_(own_machines_->get()) {
   Decline("Ceres ended before it asked for a linear solver");
 }
@@ -165,6 +167,11 @@ bool BundlePlugin::Take(PreprocessedProblem* pp) {
   if (attempt_.after_mixed_precision) {
     record_.path_reason +=
         "; in double, since the solve failed in mixed precision";
+  }
+  if (has_devices_) {
+    record_.path_reason +=
+        "; cuda_devices is not used, because the problem is a ceres::Problem "
+        "and not one of arrays";
   }
   if (options_.communicator != nullptr) {
     record_.path_reason +=

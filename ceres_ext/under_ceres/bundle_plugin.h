@@ -159,6 +159,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void Report(const ceres::Solver::Summary& summary);
 
   Options options_;
+  const bool has_devices_ = false;  // cuda_devices was set.
   const bool append_to_message_;
   ArrayImport* const arrays_;
   // The additions of this solve to Ceres's summary, also on PATH_CERES.

@@ -197,8 +197,14 @@ map() {
     --Mapper.multiple_models 0 >"$log" 2>&1 || die_with_log "$log" "$*"
   mv "$client/opt/solves" "$work/$name"
   echo "$name: $((SECONDS - begin)) s, $(wc -l <"$work/$name") solves"
-  awk -F '\t' '{ print "  " $2 (match($6, /\[Ceres Ext: path [A-Z]+/) ?
-      substr($6, RSTART, RLENGTH) "]" : "") }' "$work/$name" | sort | uniq -c
+  awk -F '\t' '
+    {
+      path = ""
+      if (match($6, /\[Ceres Ext: path [A-Z]+/)) {
+        path = " " substr($6, RSTART, RLENGTH) "]"
+      }
+      print "  " $2 path
+    }' "$work/$name" | sort | uniq -c
   inside "$client" colmap model_analyzer --path /opt/mapped/0 2>&1 |
     sed -nE 's/.*(Registered images|Points|Mean reprojection error): ([0-9.]+).*/\2/p' |
     paste -s -d ' ' | tee "$work/$name.model"

@@ -1,0 +1,239 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/front/array_parts.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace ceres_ext {
+namespace {
+
+using Index = ArrayProblem::Index;
+using Parameters = ArrayProblem::Parameters;
+
+constexpr int kMostValues = 3;
+constexpr int64_t kRowsPerTask = 1 << 14;
+constexpr int kNone = -1;
+
+int CountOf(const ArrayProblem::Residuals& residuals, int array) {
+  return static_cast<int>(std::count_if(
+      residuals.blocks.begin(), residuals.blocks.end(), [&](const Index& i) {
+        return i.parameters == array;
+      }));
+}
+
+// Which of its blocks is of the array; kNone: none.
+int SlotOf(const ArrayProblem::Residuals& residuals, int array) {
+  const auto found = std::find_if(
+      residuals.blocks.begin(), residuals.blocks.end(), [&](const Index& i) {
+        return i.parameters == array;
+      });
+  return found == residuals.blocks.end()
+             ? kNone
+             : static_cast<int>(found - residuals.blocks.begin());
+}
+
+}  // namespace
+
+int FindOwnArray(const ArrayProblem& problem) {
+  int own = kNone;
+  for (int a = 0; a < static_cast<int>(problem.parameters().size()); ++a) {
+    const Parameters& p = problem.parameters()[a];
+    int most = 0;
+    for (const ArrayProblem::Residuals& residuals : problem.residuals()) {
+      most =
+          std::max(most, residuals.num_blocks > 0 ? CountOf(residuals, a) : 0);
+    }
+    if (p.size <= kMostValues && most == 1 &&
+        (own == kNone || p.num_blocks > problem.parameters()[own].num_blocks)) {
+      own = a;
+    }
+  }
+  return own;
+}
+
+ArrayParts::ArrayParts(const ArrayProblem* problem,
+                       int own,
+                       int num_parts,
+                       kernels::HostContext* context)
+    : problem_(problem), own_(own), context_(context) {
+  const std::vector<int64_t> begin = Cut(num_parts);
+  for (size_t i = 0; i + 1 < begin.size(); ++i) {
+    parts_.push_back(std::make_unique<Part>());
+    AddParameters(static_cast<int>(i), begin);
+  }
+  for (const Residuals& residuals : problem->residuals()) {
+    const std::vector<Rows> rows = Deal(residuals, begin);
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      AddResiduals(residuals, rows[i], begin[i], parts_[i].get());
+    }
+  }
+}
+
+std::vector<int64_t> ArrayParts::Cut(int num_parts) const {
+  const int64_t n = problem_->parameters()[own_].num_blocks;
+  std::vector<int64_t> num_rows(static_cast<size_t>(n), 0);
+  int64_t sum = 0;
+  for (const Residuals& residuals : problem_->residuals()) {
+    const int slot = SlotOf(residuals, own_);
+    if (slot == kNone) {
+      continue;
+    }
+    sum += residuals.num_blocks;
+    context_->ParallelFor(
+        residuals.num_blocks, kRowsPerTask, [&](int64_t first, int64_t end) {
+          for (int64_t k = first; k < end; ++k) {
+            __atomic_fetch_add(&num_rows[residuals.blocks[slot].BlockOf(k)],
+                               1,
+                               __ATOMIC_RELAXED);
+          }
+        });
+  }
+  std::vector<int64_t> begin = {0};
+  int64_t before = 0;
+  int64_t before_part = 0;
+  for (int64_t b = 0; b < n; ++b) {
+    // Part i begins here, if that leaves rows to the part before and to it.
+    const auto i = static_cast<int64_t>(begin.size());
+    if (i < num_parts && before * num_parts >= i * sum &&
+        before > before_part && before < sum) {
+      begin.push_back(b);
+      before_part = before;
+    }
+    before += num_rows[b];
+  }
+  begin.push_back(n);
+  return begin;
+}
+
+void ArrayParts::AddParameters(int i, const std::vector<int64_t>& begin) {
+  Part* const part = parts_[i].get();
+  part->values.resize(problem_->parameters().size());
+  for (size_t a = 0; a < problem_->parameters().size(); ++a) {
+    Parameters p = problem_->parameters()[a];
+    if (static_cast<int>(a) == own_) {
+      p.is_own = true;
+      p.num_blocks = begin[i + 1] - begin[i];
+      p.values += begin[i] * p.size;
+      p.manifolds += p.manifolds != nullptr ? begin[i] : 0;
+      p.is_constant += p.is_constant != nullptr ? begin[i] : 0;
+    } else if (i > 0) {
+      part->values[a].assign(p.values, p.values + p.num_blocks * p.size);
+      p.values = part->values[a].data();
+    }
+    part->problem.AddParameters(p);
+  }
+}
+
+std::vector<ArrayParts::Rows> ArrayParts::Deal(
+    const Residuals& residuals, const std::vector<int64_t>& begin) const {
+  std::vector<Rows> rows(parts_.size());
+  const int slot = SlotOf(residuals, own_);
+  if (slot == kNone || parts_.size() == 1) {
+    rows[0].size = residuals.num_blocks;
+    return rows;
+  }
+  const Index& index = residuals.blocks[slot];
+  const auto part_of = [&](int64_t k) {
+    const auto next =
+        std::upper_bound(begin.begin(), begin.end() - 1, index.BlockOf(k));
+    return static_cast<size_t>(next - begin.begin()) - 1;
+  };
+  const int64_t n = residuals.num_blocks;
+  const auto num_tasks =
+      static_cast<size_t>((n + kRowsPerTask - 1) / kRowsPerTask);
+  // By part and task: how many rows, and where they then begin.
+  std::vector<int64_t> first(parts_.size() * num_tasks, 0);
+  const auto for_each_task = [&](const auto& fn) {
+    context_->ParallelFor(n, kRowsPerTask, [&](int64_t from, int64_t to) {
+      fn(static_cast<size_t>(from / kRowsPerTask), from, to);
+    });
+  };
+  for_each_task([&](size_t task, int64_t from, int64_t to) {
+    for (int64_t k = from; k < to; ++k) {
+      ++first[part_of(k) * num_tasks + task];
+    }
+  });
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    for (size_t task = 0; task < num_tasks; ++task) {
+      rows[i].size += std::exchange(first[i * num_tasks + task], rows[i].size);
+    }
+    rows[i].rows.resize(static_cast<size_t>(rows[i].size));
+  }
+  for_each_task([&](size_t task, int64_t from, int64_t to) {
+    std::vector<int64_t> next;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      next.push_back(first[i * num_tasks + task]);
+    }
+    for (int64_t k = from; k < to; ++k) {
+      const size_t i = part_of(k);
+      rows[i].rows[static_cast<size_t>(next[i]++)] = k;
+    }
+  });
+  for (Rows& of_part : rows) {
+    if (of_part.size > 0 &&
+        of_part.rows.back() - of_part.rows.front() == of_part.size - 1) {
+      of_part.begin = of_part.rows.front();
+      of_part.rows = {};
+    }
+  }
+  return rows;
+}
+
+void ArrayParts::AddResiduals(const Residuals& residuals,
+                              const Rows& rows,
+                              int64_t own_begin,
+                              Part* part) {
+  if (rows.size == 0) {
+    return;
+  }
+  const bool in_one_piece = rows.rows.empty();
+  Arrays* const arrays =
+      part->arrays.emplace_back(std::make_unique<Arrays>()).get();
+  Residuals of_part = residuals;
+  of_part.num_blocks = rows.size;
+  // to = from[row] of each row; a row has `values` of them.
+  const auto gather = [&](auto* from, int64_t values, auto* own) {
+    if (from == nullptr || in_one_piece) {
+      return from == nullptr ? from : from + values * rows.begin;
+    }
+    own->resize(static_cast<size_t>(values * rows.size));
+    context_->ParallelFor(
+        rows.size, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t k = begin; k < end; ++k) {
+            std::copy_n(
+                from + values * rows.Row(k), values, own->data() + values * k);
+          }
+        });
+    return static_cast<decltype(from)>(own->data());
+  };
+  arrays->blocks.resize(residuals.blocks.size());
+  for (size_t b = 0; b < residuals.blocks.size(); ++b) {
+    Index& index = of_part.blocks[b];
+    const int64_t first = index.parameters == own_ ? own_begin : 0;
+    if (first == 0 && index.block != nullptr && in_one_piece) {
+      index.block += rows.begin;
+      continue;
+    }
+    std::vector<int32_t>* const own = &arrays->blocks[b];
+    own->resize(static_cast<size_t>(rows.size));
+    context_->ParallelFor(
+        rows.size, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t k = begin; k < end; ++k) {
+            (*own)[static_cast<size_t>(k)] = static_cast<int32_t>(
+                residuals.blocks[b].BlockOf(rows.Row(k)) - first);
+          }
+        });
+    index.block = own->data();
+  }
+  of_part.weights = gather(residuals.weights, 1, &arrays->weights);
+  of_part.constants = gather(static_cast<const char*>(residuals.constants),
+                             residuals.constants_bytes,
+                             &arrays->constants);
+  of_part.cost_functions =
+      gather(residuals.cost_functions, 1, &arrays->cost_functions);
+  part->problem.AddResiduals(of_part);
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,87 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// A problem of arrays as one for each rank (ArrayProblem::Parameters::is_own):
+// the blocks of one array are dealt out in their order, with their residual
+// blocks, so that each rank has about as many of these.
+
+#ifndef CERES_EXT_FRONT_ARRAY_PARTS_H_
+#define CERES_EXT_FRONT_ARRAY_PARTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres_ext/array_problem.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+// The array to deal out: the largest of at most 3 values per block of which no
+// residual block names two. -1: there is none.
+int FindOwnArray(const ArrayProblem& problem);
+
+// Refers to the arrays of the problem. Blocks that are dealt out stay where
+// they are, and so does all that the first part has of others; the other parts
+// have copies. What lies in one piece, as residual blocks do that are in the
+// order of the blocks that are dealt out, is not copied but for the numbers of
+// these.
+class ArrayParts {
+ public:
+  // *problem is valid, in host memory, has residual blocks and outlives the
+  // object. own: see FindOwnArray. At most num_parts parts, each with residual
+  // blocks. Throws std::bad_alloc.
+  ArrayParts(const ArrayProblem* problem,
+             int own,
+             int num_parts,
+             kernels::HostContext* context);
+  ArrayParts(const ArrayParts&) = delete;
+  ArrayParts& operator=(const ArrayParts&) = delete;
+
+  int size() const { return static_cast<int>(parts_.size()); }
+  ArrayProblem* part(int i) { return &parts_[i]->problem; }
+
+ private:
+  using Residuals = ArrayProblem::Residuals;
+
+  // The rows of one array of residual blocks that a part has.
+  struct Rows {
+    int64_t begin = 0;  // in one piece, if rows is empty
+    int64_t size = 0;
+    std::vector<int64_t> rows;
+
+    int64_t Row(int64_t k) const { return rows.empty() ? begin + k : rows[k]; }
+  };
+  // Arrays that a part has of its own.
+  struct Arrays {
+    std::vector<std::vector<int32_t>> blocks;
+    std::vector<double> weights;
+    std::vector<char> constants;
+    std::vector<ceres::CostFunction*> cost_functions;
+  };
+  struct Part {
+    ArrayProblem problem;
+    std::vector<std::vector<double>> values;
+    std::vector<std::unique_ptr<Arrays>> arrays;
+  };
+
+  // The first block of each part, and then the number of blocks.
+  std::vector<int64_t> Cut(int num_parts) const;
+  void AddParameters(int i, const std::vector<int64_t>& begin);
+  // Rows by part.
+  std::vector<Rows> Deal(const Residuals& residuals,
+                         const std::vector<int64_t>& begin) const;
+  void AddResiduals(const Residuals& residuals,
+                    const Rows& rows,
+                    int64_t own_begin,
+                    Part* part);
+
+  const ArrayProblem* problem_;
+  const int own_;
+  kernels::HostContext* context_;
+  std::vector<std::unique_ptr<Part>> parts_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_FRONT_ARRAY_PARTS_H_
