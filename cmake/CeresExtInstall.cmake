@@ -94,6 +94,7 @@ foreach(
   cuda_kernels/cuda/point_tasks.cuh
   cuda_kernels/cuda/stored_tiles.cuh
   cuda_kernels/cuda/vector_sums.cuh
+  cuda_kernels/machine/communicator.h
   cuda_kernels/machine/cuda_context.h
   cuda_kernels/machine/cuda_graph.h
   cuda_kernels/machine/cuda_launch.cuh
