@@ -207,6 +207,23 @@ bool ArrayImport::AreObservations() const {
   return true;
 }
 
+bool ArrayImport::HasColumns(std::string* reason) const {
+  int64_t num_columns = num_columns_;
+  if (communicator_ != nullptr) {
+    std::vector<int64_t> all(static_cast<size_t>(communicator_->size()));
+    std::string error;
+    if (!communicator_->AllGather(
+            &num_columns_, sizeof(num_columns_), all.data(), &error)) {
+      throw std::runtime_error(error);
+    }
+    num_columns = *std::max_element(all.begin(), all.end());
+  }
+  if (num_columns == 0) {
+    *reason = "no parameter block varies";
+  }
+  return num_columns > 0;
+}
+
 int ArrayImport::OwnArray() const {
   const auto& all = problem_->parameters();
   return static_cast<int>(
@@ -395,8 +412,7 @@ bool ArrayImport::Import(const ImportOptions& options,
   num_blocks_ = rows_->num_blocks();
   num_rows_ = rows_->size();
   num_residuals_ = rows_->num_residuals();
-  if (num_columns_ == 0) {
-    *reason = "no parameter block varies";
+  if (!HasColumns(reason)) {
     return false;
   }
   ImportOptions of_rows = options;
@@ -494,8 +510,7 @@ bool ArrayImport::ImportObservations(bool wants_hash,
                                   static_cast<int64_t>(blocks.order.size()))),
         p.on_device);
   }
-  if (num_columns_ == 0) {
-    *reason = "no parameter block varies";
+  if (!HasColumns(reason)) {
     return false;
   }
   structure->num_columns = static_cast<int>(num_columns_);

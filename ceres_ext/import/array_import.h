@@ -169,6 +169,8 @@ class ArrayImport {
 
   // Counts of what all ranks have, in place of what this one has.
   void SumOverRanks(ceres::Solver::Summary* summary) const;
+  // False with a sentence in *reason if nothing varies, on any rank.
+  bool HasColumns(std::string* reason) const;
   // The array of which each rank has its own.
   int OwnArray() const;
   // True if all ranks can refer to their rows as observations.

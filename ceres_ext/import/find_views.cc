@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -48,9 +49,11 @@ struct Row {
   }
 };
 
+// max_size: of the values of the eliminated block of a row that has a view.
 Row ReadRow(const ProblemRows& problem,
             const std::vector<uint8_t>& is_eliminated,
             bool use_schur,
+            int max_size,
             int64_t i) {
   Row row;
   bool fits = use_schur && problem.NumResiduals(i) == 2;
@@ -59,11 +62,12 @@ Row ReadRow(const ProblemRows& problem,
     if (block == BlockOfRow::kConstant) {
       continue;
     }
-    const int columns = problem.block(block).tangent_size;
+    const VaryingBlock varying = problem.block(block);
+    const int columns = varying.tangent_size;
     if (is_eliminated[block] != 0) {
       row.point = block;
       ++row.num_eliminated;
-      fits &= columns <= kPointSize;
+      fits &= columns <= kPointSize && varying.size <= max_size;
     } else if (size < Row::kMaxBlocks) {
       row.blocks[size++] = block;
       row.columns += columns;
@@ -253,6 +257,9 @@ bool FindViews(const ProblemRows& problem,
   kernels::HostBuffer<int32_t> point_of;
   Allocate(n, &view_of);
   Allocate(n, &point_of);
+  // Points of observations, with which these share a family, have three values.
+  const int max_size =
+      rows.rows == nullptr ? std::numeric_limits<int>::max() : kPointSize;
   std::vector<UniformReader> readers;
   if (rows.rows == nullptr) {
     readers = MakeReaders(problem, is_eliminated, use_schur);
@@ -268,7 +275,7 @@ bool FindViews(const ProblemRows& problem,
         const Row row =
             reader != nullptr
                 ? reader->Read(k)
-                : ReadRow(problem, is_eliminated, use_schur, rows[k]);
+                : ReadRow(problem, is_eliminated, use_schur, max_size, rows[k]);
         if (row.num_eliminated > 1 && task->two_eliminated < 0) {
           task->two_eliminated = rows[k];
         }

@@ -53,14 +53,14 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     // fails the solve. Ceres takes it for convergence.
     bool nan_fails = false;
     // Of several ranks: the values of x and of a step that this one alone has.
-    ProblemStructure::Range own_parameters;
-    ProblemStructure::Range own_effective_parameters;
+    ProblemStructure::Range own_parameters = {};
+    ProblemStructure::Range own_effective_parameters = {};
   };
   // Bytes that Setup takes. has_scratch: it is given residuals.
   static int64_t NumBytes(const Sizes& sizes, bool shares, bool has_scratch) {
     int64_t num_values = 1;
     for (const auto& memory : Memories(sizes, shares)) {
-      num_values += memory.is_scratch && has_scratch ? 0 : memory.n;
+      num_values += memory.is_scratch && has_scratch ? 0 : memory.size();
     }
     return num_values * static_cast<int64_t>(sizeof(double));
   }
@@ -80,7 +80,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
         continue;
       }
       vectors_.emplace_back();
-      CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(memory.n, &vectors_.back()));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Allocate(memory.size(), &vectors_.back()));
       memory.data = vectors_.back().data();
     }
     order_ = Order(sizes);
@@ -267,6 +268,9 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     int n = 0;
     bool is_scratch = false;  // of the model's residuals
     double* data = nullptr;
+
+    // Ceres takes no null, which a rank without rows would have.
+    int size() const { return std::max(n, 1); }
   };
   // By number in Memories. Ceres's host vectors are not aliased: other Ceres
   // code may use them in another order.

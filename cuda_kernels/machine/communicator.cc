@@ -3,9 +3,11 @@
 #include "cuda_kernels/machine/communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 namespace ceres_ext::kernels {
@@ -69,15 +71,27 @@ class Exchange {
   }
 
   bool Wait(int rank, std::string* error) {
+    // Others mostly come within some microseconds, in which a thread that
+    // sleeps would not wake up.
+    constexpr std::chrono::microseconds kSpin{20};
     std::unique_lock<std::mutex> lock(mutex_);
     const int64_t phase = phase_;
     if (++num_waiting_ == size()) {
       num_waiting_ = 0;
       ++phase_;
       changed_.notify_all();
-    } else if (!changed_.wait_for(lock, timeout_, [&] {
-                 return phase_ != phase || !error_.empty() || left_ >= 0;
-               })) {
+      *error = error_;
+      return error_.empty();
+    }
+    lock.unlock();
+    const auto end = std::chrono::steady_clock::now() + kSpin;
+    while (phase_ == phase && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    lock.lock();
+    if (!changed_.wait_for(lock, timeout_, [&] {
+          return phase_ != phase || !error_.empty() || left_ >= 0;
+        })) {
       Fail("Rank " + std::to_string(rank) + " waited " +
            std::to_string(timeout_.count()) + " ms for " +
            std::to_string(size() - num_waiting_) + " of " +
@@ -95,8 +109,8 @@ class Exchange {
   std::mutex mutex_;
   std::condition_variable changed_;
   int num_waiting_ = 0;
-  int64_t phase_ = 0;
-  int left_ = -1;  // a rank that has ended
+  std::atomic<int64_t> phase_{0};  // Changes with the lock alone.
+  int left_ = -1;                  // a rank that has ended
   std::string error_;
 };
 

@@ -64,6 +64,7 @@ from ._ceres_ext import (
     solve,
     solve_batch,
 )
+from .communicator import Communicator, MpiCommunicator
 from .compilation import CompilationError, compile_cost_function
 
 if typing.TYPE_CHECKING:
@@ -78,6 +79,7 @@ __all__ = [
     "BalProblem",
     "BatchSummary",
     "CauchyLoss",
+    "Communicator",
     "CompilationError",
     "CompiledCostFunction",
     "ComposedLoss",
@@ -90,6 +92,7 @@ __all__ = [
     "LineManifold",
     "LossFunction",
     "Manifold",
+    "MpiCommunicator",
     "ProblemSummary",
     "ProductManifold",
     "QuaternionManifold",

@@ -314,7 +314,8 @@ void Problem::CheckUnlocked() const {
 
 int Problem::AddParameters(nb::object values,
                            nb::object constant,
-                           nb::object manifold) {
+                           nb::object manifold,
+                           bool own) {
   CheckUnlocked();
   std::vector<int64_t> shape = {kAnyLength, kAnyLength};
   ArrayProblem::Parameters parameters;
@@ -326,6 +327,7 @@ int Problem::AddParameters(nb::object values,
                      std::to_string(shape[1]));
   }
   parameters.size = static_cast<int>(shape[1]);
+  parameters.is_own = own;
   if (!constant.is_none()) {
     shape.resize(1);
     parameters.is_constant = static_cast<const uint8_t*>(
@@ -775,18 +777,21 @@ void AddProblem(nb::module_* module) {
           nb::kw_only(),
           "constant"_a = nb::none(),
           "manifold"_a = nb::none(),
+          "own"_a = false,
           nb::sig("def add_parameters(self, values: "
                   "numpy.typing.NDArray[numpy.float64], *, constant: "
                   "numpy.typing.NDArray[numpy.bool_] | None = None, manifold: "
                   "Manifold | collections.abc.Sequence[Manifold | None] | None "
-                  "= None) -> int"),
+                  "= None, own: bool = False) -> int"),
           "Adds n parameter blocks of `size` values; returns the number of the "
           "array, 0 for the first.\n\n"
           "values: (n, size), float64, C-contiguous, writable; a solve refines "
           "them where they are.\n"
           "constant: (n,), bool; where it is true the block is constant.\n"
           "manifold: that of all blocks, or a list or tuple of n, None for "
-          "those without.\n\n"
+          "those without.\n"
+          "own: with a communicator, each rank has blocks of its own, of which "
+          "no residual block names two. One array has to be so, the points.\n\n"
           "TypeError: an array has another type. ValueError: it has another "
           "shape, is not C-contiguous or not writable.\n\n"
           "    points = problem.add_parameters(numpy.zeros((100, 3)))\n"

@@ -25,7 +25,8 @@ class Problem {
 
   int AddParameters(nanobind::object values,
                     nanobind::object constant,
-                    nanobind::object manifold);
+                    nanobind::object manifold,
+                    bool own);
   void AddResiduals(nanobind::object cost_function,
                     nanobind::object observations,
                     nanobind::object blocks,

@@ -4,6 +4,7 @@
 
 #include "ceres_ext/solve.h"
 
+#include <optional>
 #include <string>
 
 #include "nanobind/nanobind.h"
@@ -11,6 +12,7 @@
 #include "nanobind/stl/vector.h"
 #include "python/src/array.h"
 #include "python/src/callback.h"
+#include "python/src/communicator.h"
 #include "python/src/module.h"
 #include "python/src/options.h"
 #include "python/src/problem.h"
@@ -32,9 +34,14 @@ SolverOptions Prepare(const SolverOptions* given, const nb::kwargs& values) {
 Summary SolveProblem(Problem* problem,
                      const SolverOptions* given,
                      nb::object callback,
+                     nb::object communicator,
                      const nb::kwargs& values) {
   SolverOptions options = Prepare(given, values);
   PythonCallback python_callback(callback);
+  std::optional<PythonCommunicator> ranks;
+  if (!communicator.is_none()) {
+    options.communicator = &ranks.emplace(communicator);
+  }
   const Problem::Lock lock(problem);
   options.callbacks.push_back(&python_callback);
   Summary summary;
@@ -48,6 +55,9 @@ Summary SolveProblem(Problem* problem,
                problem->arrays()->IsValid(options.num_threads, &error);
   }
   python_callback.RethrowIfRaised();
+  if (ranks.has_value()) {
+    ranks->RethrowIfRaised();
+  }
   if (!is_valid) {
     throw ValueError(error);
   }
@@ -390,12 +400,14 @@ void AddSolve(nb::module_* module) {
       "options"_a = nb::none(),
       nb::kw_only(),
       "callback"_a = nb::none(),
+      "communicator"_a = nb::none(),
       "values"_a,
       nb::sig(
           "def solve(problem: ArrayProblem, options: SolverOptions | None = "
           "None, *, callback: "
           "collections.abc.Callable[[IterationSummary], object] | None = "
-          "None, **values: object) -> Summary"),
+          "None, communicator: ceres_ext.Communicator | None = None, "
+          "**values: object) -> Summary"),
       "Refines the parameters of the problem in the arrays that hold them.\n\n"
       "options: a SolverOptions, which is not changed, or None for the "
       "defaults.\n"
@@ -403,6 +415,9 @@ void AddSolve(nb::module_* module) {
       "iteration. If it returns False or raises StopIteration, the solve ends "
       "with USER_SUCCESS. Any other exception also ends the solve, and is "
       "raised once the best state is in the arrays.\n"
+      "communicator: of the ranks that solve together, each a problem of its "
+      "own points (add_parameters, own=True) and of all other parameters. "
+      "Callbacks are called on rank 0.\n"
       "values: options by name, on top of `options`: solve(problem, "
       "max_num_iterations=20, device='cuda').\n\n"
       "Other Python threads run meanwhile. Ctrl-C ends the solve after the "

@@ -30,6 +30,8 @@
 #include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/front/random_arrays.h"
+#include "tests/front/random_cases.h"
 #include "tests/front/rank_problem.h"
 
 namespace ceres_ext {
@@ -575,6 +577,73 @@ TEST_F(RanksTest, PartsAreCutByRows) {
     EXPECT_EQ(next_point, num_points);
     EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), num_rows);
   }
+}
+
+// Problems of all kinds, by 1 to 5 ranks. The steps are those of one rank up to
+// sqrt(eta), whatever is eliminated; where a problem is ill-posed they differ
+// in directions that change no cost.
+TEST(RandomRanks, SolveAsOneDoes) {
+  constexpr double kRest = 1e-3;
+  int num_close = 0;
+  kernels::HostContext context(2);
+  int num_solved = 0;
+  ForEachCase(150, [&](Random* random) {
+    RandomArrays arrays(random);
+    SCOPED_TRACE(arrays.Describe());
+    ceres::Solver::Options options;
+    options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+    options.preconditioner_type =
+        random->Chance(0.5) ? ceres::SCHUR_JACOBI : ceres::JACOBI;
+    options.max_num_iterations = 1;
+    options.max_linear_solver_iterations = 2000;
+    options.eta = 1e-14;
+    options.logging_type = ceres::SILENT;
+    Options ext_options = RankProblem::OnHost();
+    ext_options.batch_evaluation = random->Chance(0.85);
+    const auto num_parts = static_cast<size_t>(1 + random->Below(5));
+    const auto start = arrays.Values();
+    Summary alone;
+    ceres_ext::Solve(options, ext_options, arrays.problem(), &alone);
+    if (alone.path != PATH_FULL || !alone.IsSolutionUsable() ||
+        FindOwnArray(*arrays.problem()) < 0 ||
+        alone.path_reason.find("a ceres::Problem was built") !=
+            std::string::npos) {
+      return;
+    }
+    arrays.SetValues(start);
+    Summary summary;
+    std::string reason;
+    ASSERT_TRUE(SolveParts(
+        options,
+        std::vector<Options>(num_parts, ext_options),
+        *arrays.problem(),
+        &context,
+        [](const ceres::Solver::Options& of_rank,
+           const Options& ext_of_rank,
+           ArrayProblem* problem,
+           Summary* of_part) {
+          ceres_ext::Solve(of_rank, ext_of_rank, problem, of_part);
+        },
+        &summary,
+        &reason))
+        << reason;
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.message;
+    ++num_solved;
+    ASSERT_EQ(summary.iterations.size(), alone.iterations.size());
+    EXPECT_NEAR(
+        summary.initial_cost, alone.initial_cost, 1e-12 * alone.initial_cost);
+    EXPECT_EQ(summary.num_residuals_reduced, alone.num_residuals_reduced);
+    EXPECT_EQ(summary.num_effective_parameters_reduced,
+              alone.num_effective_parameters_reduced);
+    EXPECT_NEAR(
+        summary.final_cost, alone.final_cost, kRest * alone.initial_cost);
+    num_close += std::abs(summary.final_cost - alone.final_cost) <
+                         1e-7 * alone.initial_cost
+                     ? 1
+                     : 0;
+  });
+  // With CERES_EXT_NUM_CASES there may be few.
+  EXPECT_GE(num_close, num_solved - num_solved / 20 - 1);
 }
 
 TEST_F(RanksTest, DevicesAreNamed) {

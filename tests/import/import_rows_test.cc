@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ceres/loss_function.h"
+#include "ceres/manifold.h"
 #include "ceres/parameter_block.h"
 #include "ceres/problem_impl.h"
 #include "ceres/program.h"
@@ -474,6 +475,61 @@ TEST_P(ArrayRowsTest, UniformRowsAsOneByOne) {
   for (int32_t i = 0; i < rows->size(); ++i) {
     ASSERT_EQ(structure.model(i), i < kRows ? 0 : 1);
   }
+}
+
+struct Turned {
+  template <typename T>
+  bool operator()(const T* rotation, const T* camera, T* residuals) const {
+    residuals[0] = rotation[0] - camera[0];
+    residuals[1] = rotation[1] - camera[1] - shift;
+    return true;
+  }
+  double shift;
+};
+
+// A rotation has three columns but four values: it is no point among those of
+// observations, whose states are read as three values.
+TEST_P(ArrayRowsTest, RotationsAreNoPointsOfObservations) {
+  constexpr int kRotations = 50;
+  ceres::QuaternionManifold quaternion;
+  std::vector<double> rotations(4 * kRotations, 0.5);
+  std::vector<int32_t> rotation_id;
+  std::vector<int32_t> camera_id;
+  for (int i = 0; i < 20 * kRotations; ++i) {
+    rotation_id.push_back(i % kRotations);
+    camera_id.push_back(i % bal_.num_cameras());
+  }
+  const std::vector<double> shifts(rotation_id.size(), 0.1);
+  ArrayProblem problem;
+  ArrayProblem::Parameters of_rotations = {rotations.data(), kRotations, 4};
+  of_rotations.manifold = &quaternion;
+  const int rotation = problem.AddParameters(of_rotations);
+  const int point =
+      problem.AddParameters({bal_.points.data(), bal_.num_points(), 3});
+  const int camera =
+      problem.AddParameters({bal_.cameras.data(), bal_.num_cameras(), 9});
+  problem.AddResiduals<BalReprojectionError>(
+      kRows,
+      bal_.observations.data(),
+      {{camera, bal_.camera_id.data()}, {point, bal_.point_id.data()}});
+  problem.AddResiduals<DeviceAutoDiffCostFunction<Turned, 2, 4, 9>>(
+      static_cast<int64_t>(rotation_id.size()),
+      shifts.data(),
+      {{rotation, rotation_id.data()}, {camera, camera_id.data()}});
+  auto rows = std::make_shared<ArrayRows>(&problem);
+  rows->Setup(&context_);
+  ImportOptions options;
+  options.num_eliminate_blocks = kRotations + bal_.num_points();
+  ProblemStructure structure;
+  std::string reason;
+  ASSERT_TRUE(ImportRows(rows, options, &context_, &structure, &reason))
+      << reason;
+  ASSERT_EQ(structure.observations.size(), 1u);
+  EXPECT_EQ(structure.views.size(), 0);
+  EXPECT_EQ(structure.general_rows.size(), rotation_id.size());
+  ASSERT_EQ(structure.e.size(), 2u);
+  EXPECT_EQ(structure.e[0].size(), bal_.num_points());
+  EXPECT_EQ(structure.e[1].size(), kRotations);
 }
 
 // A block that is constant or has a manifold of its own.
