@@ -21,11 +21,10 @@ namespace ceres_ext {
 // residual block names two. -1: there is none.
 int FindOwnArray(const ArrayProblem& problem);
 
-// Refers to the arrays of the problem. Blocks that are dealt out stay where
-// they are, and so does all that the first part has of others; the other parts
-// have copies. What lies in one piece, as residual blocks do that are in the
-// order of the blocks that are dealt out, is not copied but for the numbers of
-// these.
+// Refers to the arrays of the problem. Blocks that are dealt out stay in their
+// place, and so do all others of the first part; the other parts have copies of
+// these. Residual blocks in one piece, as in the order of the blocks that are
+// dealt out, are not copied, except the numbers of those blocks.
 class ArrayParts {
  public:
   // *problem is valid, in host memory, has residual blocks and outlives the

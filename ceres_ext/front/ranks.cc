@@ -37,7 +37,7 @@ class Hash {
   uint64_t value_ = 0xcbf29ce484222325ull;
 };
 
-// What all ranks must have alike, by name.
+// Properties that all ranks must have alike, by name.
 class Fields {
  public:
   void Add(const std::string& name, double value) {
@@ -177,7 +177,7 @@ std::string WhyNotByRanks(const ArrayProblem& problem, RankSolve* solve) {
   return "";
 }
 
-// What a rank says first.
+// The first message of a rank.
 struct Opening {
   char why_not[384] = {};
   char why_no_device[128] = {};

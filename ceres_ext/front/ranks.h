@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What the ranks of a solve agree on before anything is allocated.
+// The agreement of the ranks of a solve before anything is allocated.
 
 #ifndef CERES_EXT_FRONT_RANKS_H_
 #define CERES_EXT_FRONT_RANKS_H_
@@ -14,8 +14,8 @@
 
 namespace ceres_ext {
 
-// True if there are no ranks. Else *error says that `what`, "a batch", is not
-// solved by several.
+// True if there are no ranks. Otherwise *error says that `what`, "a batch", is
+// not solved by several.
 bool HasNoRanks(const Options& ext_options,
                 const std::string& what,
                 std::string* error);

@@ -36,7 +36,7 @@ namespace {
 
 using kernels::Status;
 
-// Calls solve(). Where it throws, the problem has failed.
+// Calls solve(). If it throws, the problem has failed.
 template <typename Function>
 void TryOther(const Function& solve, ProblemSummary* summary) {
   Failure failure;

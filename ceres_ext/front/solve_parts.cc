@@ -36,7 +36,7 @@ bool SolveParts(const ceres::Solver::Options& options,
                 const SolveRank& solve,
                 Summary* summary,
                 std::string* reason) {
-  // A kernel that hangs is no rank that may come back.
+  // A rank whose kernel hangs for so long will not come back.
   constexpr std::chrono::minutes kTimeout{10};
   const int own = FindOwnArray(problem);
   if (own < 0) {

@@ -652,7 +652,7 @@ void ArrayImport::SumOverRanks(ceres::Solver::Summary* summary) const {
                          &summary->num_residuals,
                          &summary->num_residual_blocks_reduced,
                          &summary->num_residuals_reduced};
-  // What all ranks have counts once.
+  // Blocks that all ranks have count once.
   const Parameters& own = parameters(OwnArray());
   int64_t num_tangents = 0;
   int64_t num_varying = 0;

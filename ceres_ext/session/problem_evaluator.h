@@ -132,7 +132,7 @@ class ProblemEvaluator {
       CERES_EXT_RETURN_IF_ERROR(ScatterGradient(wanted));
       CERES_EXT_RETURN_IF_ERROR(Finish(cost));
     } else {
-      // What fails on one rank fails on all.
+      // A failure on one rank is one on all.
       status = status.ok() ? Finish(cost) : status;
       CERES_EXT_RETURN_IF_ERROR(problem_->ranks()->Agree(status));
       CERES_EXT_RETURN_IF_ERROR(problem_->ranks()->SumOnHost(1, cost));

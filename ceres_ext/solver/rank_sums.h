@@ -4,8 +4,8 @@
 // vectors in the memory of a machine. All ranks call the same functions in the
 // same order, and get the same bits.
 //
-// Of the unknowns F is replicated: each rank holds all of it, with the same
-// bits. E is dealt out, with its rows. A sum over rows or over E is one over
+// F is replicated: each rank holds all of its unknowns, with the same bits. E
+// is dealt out, with its rows. A sum over rows or over E is one over
 // the ranks; one over F is taken once.
 #ifndef CERES_EXT_SOLVER_RANK_SUMS_H_
 #define CERES_EXT_SOLVER_RANK_SUMS_H_

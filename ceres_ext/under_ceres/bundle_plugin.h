@@ -132,7 +132,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
     void TakeOver(ceres::Solver::Options* options);
     ceres::CallbackReturnType operator()(
         const ceres::IterationSummary& summary) override;
-    // Where the limit of time has ended the solve: says so as Ceres does.
+    // If the limit of time has ended the solve, says so as Ceres does.
     void Finish(ceres::Solver::Summary* summary) const;
 
    private:

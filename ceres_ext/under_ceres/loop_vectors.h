@@ -52,7 +52,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     // A gradient that is NaN, for example because float blocks are infinite,
     // fails the solve. Ceres takes it for convergence.
     bool nan_fails = false;
-    // Of several ranks: the values of x and of a step that this one alone has.
+    // If several ranks solve, the values of x and of a step that this one has.
     ProblemStructure::Range own_parameters = {};
     ProblemStructure::Range own_effective_parameters = {};
   };

@@ -48,7 +48,7 @@ struct Case {
   ceres::PreconditionerType preconditioner = ceres::SCHUR_JACOBI;
 };
 
-// What a rank solves; its arrays.
+// The problem of a rank, and its arrays.
 struct Part {
   Values values;
   std::vector<double> observations;

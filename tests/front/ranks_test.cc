@@ -166,7 +166,7 @@ TEST_F(RanksTest, SameBitsEveryTime) {
   }
 }
 
-// A communicator serves one solve after the other, also after a refusal.
+// A communicator is of use for one solve after the other, also after a refusal.
 TEST_F(RanksTest, OneSolveAfterTheOther) {
   const Case c;
   const Communicators communicators =
@@ -444,7 +444,7 @@ TEST_F(RanksTest, ARankThatFailsAtAnyMoment) {
   }
 }
 
-// What a caller sees of a solve by parts is what he sees of one by itself.
+// A caller sees the same of a solve by parts as of one alone.
 TEST_F(RanksTest, PartsAreSolvedInTheirPlace) {
   kernels::HostContext context(2);
   for (const bool is_shuffled : {false, true}) {

@@ -487,8 +487,8 @@ struct Turned {
   double shift;
 };
 
-// A rotation has three columns but four values: it is no point among those of
-// observations, whose states are read as three values.
+// A rotation has three columns but four values: it can not be among the points
+// of observations, whose states are read as three values.
 TEST_P(ArrayRowsTest, RotationsAreNoPointsOfObservations) {
   constexpr int kRotations = 50;
   ceres::QuaternionManifold quaternion;

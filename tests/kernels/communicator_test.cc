@@ -96,7 +96,7 @@ TEST(Communicator, SumsHaveTheBitsOfTheOrderOfTheRanks) {
   }
 }
 
-// What each rank's next call says.
+// The sentence of each rank's next call.
 std::vector<std::string> Errors(const Communicators& communicators,
                                 const std::function<bool(int)>& calls) {
   std::vector<std::string> errors(communicators.size());
