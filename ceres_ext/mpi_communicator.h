@@ -99,7 +99,9 @@ class MpiCommunicator final : public Communicator {
       Abort("MPI can't exchange data.");
     }
     const auto end = std::chrono::steady_clock::now() + timeout_;
-    // Spins for a while, since most exchanges take microseconds.
+    // Most exchanges take microseconds, if all ranks have a processor.
+    constexpr int kSpins = 50;
+    constexpr int kYields = 10000;
     for (int round = 0; !HasFailed(error); ++round) {
       int is_done = 0;
       if (MPI_Test(&request, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
@@ -109,8 +111,10 @@ class MpiCommunicator final : public Communicator {
       } else if (std::chrono::steady_clock::now() > end) {
         Abort("it waited " + std::to_string(timeout_.count()) +
               " ms for the other ranks.");
-      } else if (round > 10000) {
+      } else if (round > kYields) {
         std::this_thread::sleep_for(std::chrono::microseconds(100));
+      } else if (round > kSpins) {
+        std::this_thread::yield();
       }
     }
     return false;

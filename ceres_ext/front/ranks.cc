@@ -167,7 +167,7 @@ std::string WhyNotByRanks(const ArrayProblem& problem, RankSolve* solve) {
   if (options.use_explicit_schur_complement) {
     return "use_explicit_schur_complement is not supported by several ranks";
   }
-  const std::string why_ceres = WhyLeftToCeres(ext_options, options);
+  std::string why_ceres = WhyLeftToCeres(ext_options, options);
   if (!why_ceres.empty()) {
     return why_ceres;
   }
@@ -193,10 +193,10 @@ void Copy(const std::string& from, size_t size, char* to) {
 }  // namespace
 
 bool HasNoRanks(const Options& ext_options,
-                const std::string& what,
+                const char* what,
                 std::string* error) {
   if (ext_options.communicator != nullptr) {
-    *error = "communicator: " + what +
+    *error = std::string("communicator: ") + what +
              " is not solved by several ranks; expected a "
              "ceres_ext::ArrayProblem";
   }

@@ -14,10 +14,10 @@
 
 namespace ceres_ext {
 
-// True if there are no ranks. Otherwise *error says that `what`, "a batch", is
-// not solved by several.
+// True if there are no ranks, which takes no memory. Otherwise *error says that
+// `what`, "a batch", is not solved by several.
 bool HasNoRanks(const Options& ext_options,
-                const std::string& what,
+                const char* what,
                 std::string* error);
 
 // A solve by ranks: its options, and why it is by the host although a device

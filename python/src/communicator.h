@@ -92,19 +92,17 @@ class PythonCommunicator final : public Communicator {
     }
     auto* at = static_cast<char*>(to);
     for (const nanobind::handle part : parts) {
-      Py_buffer buffer;
-      if (PyObject_GetBuffer(part.ptr(), &buffer, PyBUF_SIMPLE) != 0) {
+      PyObject* const copy = PyBytes_FromObject(part.ptr());
+      if (copy == nullptr) {
         nanobind::raise_python_error();
       }
-      const int64_t found = buffer.len;
-      if (found == bytes && bytes > 0) {
-        std::memcpy(at, buffer.buf, static_cast<size_t>(bytes));
-      }
-      PyBuffer_Release(&buffer);
-      if (found != bytes) {
+      const auto data = nanobind::steal<nanobind::bytes>(copy);
+      if (static_cast<int64_t>(data.size()) != bytes) {
         throw ValueError("communicator: expected " + std::to_string(bytes) +
-                         " bytes of a rank, found " + std::to_string(found));
+                         " bytes of a rank, found " +
+                         std::to_string(data.size()));
       }
+      std::memcpy(at, data.c_str(), data.size());
       at += bytes;
     }
   }

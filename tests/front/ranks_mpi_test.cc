@@ -3,11 +3,10 @@
 // Problems of arrays that processes under mpirun solve together, against the
 // same problem solved alone by each of them.
 
-#include <mpi.h>
-
 #include <chrono>
 #include <cstddef>
-#include <memory>
+#include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
