@@ -18,7 +18,9 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -47,11 +49,13 @@ class MpiCommunicator final : public Communicator {
   ~MpiCommunicator() final {
     std::string error;
     HasFailed(&error);
-    // With exchanges that have no end, MPI would wait for them.
     if (error.empty()) {
       MPI_Comm_free(&data_);
       MPI_Comm_free(&messages_);
+      return;
     }
+    // MPI would wait for exchanges that have no end, and may still write.
+    static_cast<void>(buffers_.release());
   }
 
   int rank() const final { return rank_; }
@@ -61,18 +65,33 @@ class MpiCommunicator final : public Communicator {
                  int64_t bytes,
                  void* all,
                  std::string* error) final {
-    return Exchange(bytes, error, [&](int n, MPI_Request* request) {
-      return MPI_Iallgather(
-          mine, n, MPI_BYTE, all, n, MPI_BYTE, data_, request);
-    });
+    return Exchange(
+        mine, bytes, 1, all, error, [&](int n, MPI_Request* request) {
+          return MPI_Iallgather(buffers_->from.data(),
+                                n,
+                                MPI_BYTE,
+                                buffers_->to.data(),
+                                n,
+                                MPI_BYTE,
+                                data_,
+                                request);
+        });
   }
   bool AllToAll(const void* from,
                 int64_t bytes,
                 void* to,
                 std::string* error) final {
-    return Exchange(bytes, error, [&](int n, MPI_Request* request) {
-      return MPI_Ialltoall(from, n, MPI_BYTE, to, n, MPI_BYTE, data_, request);
-    });
+    return Exchange(
+        from, bytes, size_, to, error, [&](int n, MPI_Request* request) {
+          return MPI_Ialltoall(buffers_->from.data(),
+                               n,
+                               MPI_BYTE,
+                               buffers_->to.data(),
+                               n,
+                               MPI_BYTE,
+                               data_,
+                               request);
+        });
   }
 
   void Abort(const std::string& message) final {
@@ -86,11 +105,28 @@ class MpiCommunicator final : public Communicator {
  private:
   static constexpr int kTag = 1;
 
+  // Of exchanges: those of a caller are gone when one has failed that MPI still
+  // works on.
+  struct Buffers {
+    std::vector<char> from;
+    std::vector<char> to;
+    std::string message;
+  };
+
+  // num_parts: of `from`; `to` has size().
   template <typename Start>
-  bool Exchange(int64_t bytes, std::string* error, const Start& start) {
+  bool Exchange(const void* from,
+                int64_t bytes,
+                int num_parts,
+                void* to,
+                std::string* error,
+                const Start& start) {
     if (HasFailed(error)) {
       return false;
     }
+    const auto* const begin = static_cast<const char*>(from);
+    buffers_->from.assign(begin, begin + bytes * num_parts);
+    buffers_->to.resize(static_cast<size_t>(bytes * size_));
     MPI_Request request = MPI_REQUEST_NULL;
     if (bytes > INT_MAX) {
       Abort("expected at most 2 GB for each rank, found " +
@@ -107,6 +143,8 @@ class MpiCommunicator final : public Communicator {
       if (MPI_Test(&request, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
         Abort("MPI can't exchange data.");
       } else if (is_done != 0) {
+        std::copy(
+            buffers_->to.begin(), buffers_->to.end(), static_cast<char*>(to));
         return true;
       } else if (std::chrono::steady_clock::now() > end) {
         Abort("it waited " + std::to_string(timeout_.count()) +
@@ -144,11 +182,12 @@ class MpiCommunicator final : public Communicator {
     }
     if (!is_sent_) {
       is_sent_ = true;
+      buffers_->message = error_;
       for (int to = 0; to < size_; ++to) {
         if (to != rank_) {
           MPI_Request request = MPI_REQUEST_NULL;
-          MPI_Isend(error_.data(),
-                    static_cast<int>(error_.size()),
+          MPI_Isend(buffers_->message.data(),
+                    static_cast<int>(buffers_->message.size()),
                     MPI_CHAR,
                     to,
                     kTag,
@@ -170,6 +209,7 @@ class MpiCommunicator final : public Communicator {
   std::mutex mutex_;
   std::string error_;
   bool is_sent_ = true;
+  std::unique_ptr<Buffers> buffers_ = std::make_unique<Buffers>();
 };
 
 }  // namespace ceres_ext

@@ -203,6 +203,7 @@ std::vector<std::unique_ptr<Communicator>> MakeThreadCommunicators(
     int size, std::chrono::milliseconds timeout) {
   const auto exchange = std::make_shared<Exchange>(size, timeout);
   std::vector<std::unique_ptr<Communicator>> communicators;
+  communicators.reserve(static_cast<size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     communicators.push_back(
         std::make_unique<ThreadCommunicator>(rank, exchange));

@@ -113,18 +113,23 @@ class PythonCommunicator final : public Communicator {
       fn();
       return true;
     } catch (const nanobind::python_error& exception) {
-      *error = "its communicator raised " + TypeOf(exception.value()) + ": " +
-               Str(exception.value());
+      Keep("its communicator raised " + TypeOf(exception.value()) + ": " +
+               Str(exception.value()),
+           error);
     } catch (const std::exception& exception) {
-      *error = exception.what();
+      Keep(exception.what(), error);
     } catch (...) {
-      *error = "its communicator failed.";
+      Keep("its communicator failed.", error);
     }
-    *error = "Rank " + std::to_string(rank_) + ": " + *error;
+    return false;
+  }
+
+  // Keeps the exception that is being handled, if it is the first.
+  void Keep(const std::string& what, std::string* error) {
+    *error = "Rank " + std::to_string(rank_) + ": " + what;
     if (raised_ == nullptr) {
       raised_ = std::current_exception();
     }
-    return false;
   }
 
   const nanobind::handle object_;

@@ -37,9 +37,11 @@ def test_stubs_have_all_names():
     stubs = {node.name for node in tree.body if hasattr(node, "name")}
     python = {
         "BalProblem",
+        "Communicator",
         "CompilationError",
         "Covariance",
         "Evaluation",
+        "MpiCommunicator",
         "ProductManifold",
         "SavedSummary",
         "__version__",

@@ -3,6 +3,8 @@
 // Problems of arrays that processes under mpirun solve together, against the
 // same problem solved alone by each of them.
 
+#include <mpi.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
