@@ -54,8 +54,10 @@ TEST_F(RanksMpiTest, SolveAsOneDoes) {
                  << (c.rows == Rows::kSplit) << " preconditioner "
                  << c.preconditioner << " loss " << c.has_loss << " priors "
                  << c.has_priors);
-    if (kDevice == DEVICE_CUDA && c.preconditioner != ceres::SCHUR_JACOBI) {
-      continue;  // An emulated device takes its time.
+    // An emulated device takes its time, and so do ranks without processors.
+    const bool is_slow = kDevice == DEVICE_CUDA || communicator->size() > 3;
+    if (is_slow && c.preconditioner != ceres::SCHUR_JACOBI) {
+      continue;
     }
     Part alone;
     Solve(c, nullptr, &alone);
@@ -113,8 +115,7 @@ int main(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   int failed = 0;
   {
-    ceres_ext::MpiCommunicator of_all(MPI_COMM_WORLD,
-                                      std::chrono::milliseconds(120000));
+    ceres_ext::MpiCommunicator of_all(MPI_COMM_WORLD, std::chrono::minutes(5));
     ceres_ext::communicator = &of_all;
     failed = RUN_ALL_TESTS();
   }
