@@ -89,9 +89,11 @@ class Exchange {
       std::this_thread::yield();
     }
     lock.lock();
-    if (!changed_.wait_for(lock, timeout_, [&] {
-          return phase_ != phase || !error_.empty() || left_ >= 0;
-        })) {
+    // Of the system's clock: older C libraries can't wait by the steady one.
+    if (!changed_.wait_until(
+            lock, std::chrono::system_clock::now() + timeout_, [&] {
+              return phase_ != phase || !error_.empty() || left_ >= 0;
+            })) {
       Fail("Rank " + std::to_string(rank) + " waited " +
            std::to_string(timeout_.count()) + " ms for " +
            std::to_string(size() - num_waiting_) + " of " +
