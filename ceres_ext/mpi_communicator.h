@@ -105,8 +105,8 @@ class MpiCommunicator final : public Communicator {
  private:
   static constexpr int kTag = 1;
 
-  // Of exchanges: those of a caller are gone when one has failed that MPI still
-  // works on.
+  // MPI may still work on an exchange that has failed, when the caller's buffers
+  // are gone.
   struct Buffers {
     std::vector<char> from;
     std::vector<char> to;
