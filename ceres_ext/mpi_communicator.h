@@ -105,8 +105,8 @@ class MpiCommunicator final : public Communicator {
  private:
   static constexpr int kTag = 1;
 
-  // MPI may still work on an exchange that has failed, when the caller's buffers
-  // are gone.
+  // MPI may still work on an exchange that has failed, when the caller's
+  // buffers are gone.
   struct Buffers {
     std::vector<char> from;
     std::vector<char> to;

@@ -89,7 +89,8 @@ class Exchange {
       std::this_thread::yield();
     }
     lock.lock();
-    // By the system's clock, since older C libraries can't wait by a steady one.
+    // By the system's clock, since older C libraries can't wait by a steady
+    // one.
     if (!changed_.wait_until(
             lock, std::chrono::system_clock::now() + timeout_, [&] {
               return phase_ != phase || !error_.empty() || left_ >= 0;
