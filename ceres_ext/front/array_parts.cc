@@ -3,7 +3,6 @@
 #include "ceres_ext/front/array_parts.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace ceres_ext {

@@ -36,16 +36,16 @@ namespace {
 
 using kernels::Status;
 
-// Calls solve(). If it throws, the problem has failed.
+// Calls fn(). If it throws, *message says so.
 template <typename Function>
-void TryOther(const Function& solve, ProblemSummary* summary) {
+void TryOrSay(const Function& fn, std::string* message) {
   Failure failure;
   failure.Guard(false, [&] {
-    solve();
+    fn();
     return true;
   });
   if (failure.has_happened()) {
-    AssignOrShorten(failure.sentence(), &summary->message);
+    AssignOrShorten(failure.sentence(), message);
   }
 }
 
@@ -112,7 +112,7 @@ class BatchSolve {
     for (int64_t i = 0; i < batch_->num_problems; ++i) {
       ProblemSummary& summary = summary_->problems[i];
       if (!summary.is_window) {
-        TryOther(
+        TryOrSay(
             [&] {
               SolveOther(options_,
                          ext_options_,
@@ -122,7 +122,7 @@ class BatchSolve {
                          full_summaries_ != nullptr ? &(*full_summaries_)[i]
                                                     : nullptr);
             },
-            &summary);
+            &summary.message);
         summary.latency_in_seconds = clock_->seconds();
       }
     }
@@ -439,15 +439,12 @@ class BatchSolve {
   // Results that are written stay, if there is no memory for the full summary.
   void DescribeInFull(int64_t i, const ReducedSize& size) {
     Summary& full = (*full_summaries_)[i];
-    Failure failure;
-    failure.Guard(false, [&] {
-      SummarizeInFull(
-          summary_->problems[i], size, options_, summary_->device, &full);
-      return true;
-    });
-    if (failure.has_happened()) {
-      AssignOrShorten(failure.sentence(), &full.message);
-    }
+    TryOrSay(
+        [&] {
+          SummarizeInFull(
+              summary_->problems[i], size, options_, summary_->device, &full);
+        },
+        &full.message);
   }
 
   // Solves the problems that are windows and no fits.
@@ -912,7 +909,7 @@ bool SolveBatch(const ceres::Solver::Options& options,
       for (int64_t i = 0; i < n; ++i) {
         ProblemSummary& of_one = summary->problems[i];
         if (!of_one.is_window) {
-          TryOther(
+          TryOrSay(
               [&] {
                 if (of_one.path_reason.empty()) {
                   of_one.path_reason = batches.reason(i);
@@ -924,7 +921,7 @@ bool SolveBatch(const ceres::Solver::Options& options,
                   (*full_summaries)[i] = std::move(full);
                 }
               },
-              &of_one);
+              &of_one.message);
           of_one.latency_in_seconds = clock.seconds();
         }
       }

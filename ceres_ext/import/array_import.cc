@@ -9,12 +9,12 @@
 #include <limits>
 #include <new>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/import/batch_models.h"
 #include "ceres_ext/import/elimination.h"
+#include "ceres_ext/import/gather.h"
 #include "cuda_kernels/model/shape.h"
 
 namespace ceres_ext {
@@ -210,12 +210,7 @@ bool ArrayImport::AreObservations() const {
 bool ArrayImport::HasColumns(std::string* reason) const {
   int64_t num_columns = num_columns_;
   if (communicator_ != nullptr) {
-    std::vector<int64_t> all(static_cast<size_t>(communicator_->size()));
-    std::string error;
-    if (!communicator_->AllGather(
-            &num_columns_, sizeof(num_columns_), all.data(), &error)) {
-      throw std::runtime_error(error);
-    }
+    const std::vector<int64_t> all = Gather(&num_columns, 1, communicator_);
     num_columns = *std::max_element(all.begin(), all.end());
   }
   if (num_columns == 0) {
@@ -244,11 +239,7 @@ bool ArrayImport::AreObservationsOnAllRanks() const {
       mine = 0;
     }
   }
-  std::vector<uint8_t> all(static_cast<size_t>(communicator_->size()));
-  std::string error;
-  if (!communicator_->AllGather(&mine, 1, all.data(), &error)) {
-    throw std::runtime_error(error);
-  }
+  const std::vector<uint8_t> all = Gather(&mine, 1, communicator_);
   return std::find(all.begin(), all.end(), 0) == all.end();
 }
 

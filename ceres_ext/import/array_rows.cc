@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
-#include <stdexcept>
 #include <utility>
 
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/import/ceres_row.h"
+#include "ceres_ext/import/gather.h"
 
 namespace ceres_ext {
 namespace {
@@ -57,12 +57,7 @@ std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
     return is_used;
   }
   const size_t n = is_used.size();
-  std::vector<uint8_t> of_all(n * static_cast<size_t>(communicator->size()));
-  std::string error;
-  if (!communicator->AllGather(
-          is_used.data(), static_cast<int64_t>(n), of_all.data(), &error)) {
-    throw std::runtime_error(error);
-  }
+  const std::vector<uint8_t> of_all = Gather(is_used.data(), n, communicator);
   for (size_t i = 0; i < of_all.size(); ++i) {
     is_used[i % n] |= of_all[i];
   }

@@ -130,30 +130,14 @@ class ThreadCommunicator final : public Communicator {
                  int64_t bytes,
                  void* all,
                  std::string* error) final {
-    return exchange_->Run(
-        rank_, mine, bytes, error, [&](const std::vector<const void*>& from) {
-          auto* to = static_cast<unsigned char*>(all);
-          for (const void* const part : from) {
-            Copy(part, bytes, to);
-            to += bytes;
-          }
-        });
+    return CopyOfAll(mine, 0, bytes, all, error);
   }
 
   bool AllToAll(const void* mine,
                 int64_t bytes,
                 void* all,
                 std::string* error) final {
-    return exchange_->Run(
-        rank_, mine, bytes, error, [&](const std::vector<const void*>& from) {
-          auto* to = static_cast<unsigned char*>(all);
-          for (const void* const parts : from) {
-            Copy(static_cast<const unsigned char*>(parts) + rank_ * bytes,
-                 bytes,
-                 to);
-            to += bytes;
-          }
-        });
+    return CopyOfAll(mine, rank_ * bytes, bytes, all, error);
   }
 
   void Abort(const std::string& message) final {
@@ -161,6 +145,22 @@ class ThreadCommunicator final : public Communicator {
   }
 
  private:
+  // The piece of each rank's *mine that begins at this offset in bytes.
+  bool CopyOfAll(const void* mine,
+                 int64_t begin,
+                 int64_t bytes,
+                 void* all,
+                 std::string* error) {
+    return exchange_->Run(
+        rank_, mine, bytes, error, [&](const std::vector<const void*>& from) {
+          auto* to = static_cast<unsigned char*>(all);
+          for (const void* const of_rank : from) {
+            Copy(static_cast<const unsigned char*>(of_rank) + begin, bytes, to);
+            to += bytes;
+          }
+        });
+  }
+
   static void Copy(const void* from, int64_t bytes, void* to) {
     if (bytes > 0) {
       std::memcpy(to, from, static_cast<size_t>(bytes));
