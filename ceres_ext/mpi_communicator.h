@@ -102,6 +102,50 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
+  // Receives the message of a rank that aborted, and sends that of this one.
+  bool HasFailed(std::string* error) final {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    int is_there = 0;
+    MPI_Status status;
+    if (error_.empty() &&
+        MPI_Iprobe(MPI_ANY_SOURCE, kTag, messages_, &is_there, &status) ==
+            MPI_SUCCESS &&
+        is_there != 0) {
+      int n = 0;
+      MPI_Get_count(&status, MPI_CHAR, &n);
+      std::vector<char> text(static_cast<size_t>(n));
+      MPI_Recv(text.data(),
+               n,
+               MPI_CHAR,
+               status.MPI_SOURCE,
+               kTag,
+               messages_,
+               MPI_STATUS_IGNORE);
+      error_.assign(text.data(), text.size());
+      is_sent_ = true;
+    }
+    if (!is_sent_) {
+      is_sent_ = true;
+      buffers_->message = error_;
+      for (int to = 0; to < size_; ++to) {
+        if (to != rank_) {
+          MPI_Request request = MPI_REQUEST_NULL;
+          MPI_Isend(buffers_->message.data(),
+                    static_cast<int>(buffers_->message.size()),
+                    MPI_CHAR,
+                    to,
+                    kTag,
+                    messages_,
+                    &request);
+          MPI_Request_free(&request);
+        }
+      }
+    }
+    *error = error_;
+    return !error_.empty();
+  }
+  std::chrono::milliseconds timeout() const final { return timeout_; }
+
  private:
   static constexpr int kTag = 1;
 
@@ -156,49 +200,6 @@ class MpiCommunicator final : public Communicator {
       }
     }
     return false;
-  }
-
-  // Receives the message of a rank that aborted, and sends that of this one.
-  bool HasFailed(std::string* error) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    int is_there = 0;
-    MPI_Status status;
-    if (error_.empty() &&
-        MPI_Iprobe(MPI_ANY_SOURCE, kTag, messages_, &is_there, &status) ==
-            MPI_SUCCESS &&
-        is_there != 0) {
-      int n = 0;
-      MPI_Get_count(&status, MPI_CHAR, &n);
-      std::vector<char> text(static_cast<size_t>(n));
-      MPI_Recv(text.data(),
-               n,
-               MPI_CHAR,
-               status.MPI_SOURCE,
-               kTag,
-               messages_,
-               MPI_STATUS_IGNORE);
-      error_.assign(text.data(), text.size());
-      is_sent_ = true;
-    }
-    if (!is_sent_) {
-      is_sent_ = true;
-      buffers_->message = error_;
-      for (int to = 0; to < size_; ++to) {
-        if (to != rank_) {
-          MPI_Request request = MPI_REQUEST_NULL;
-          MPI_Isend(buffers_->message.data(),
-                    static_cast<int>(buffers_->message.size()),
-                    MPI_CHAR,
-                    to,
-                    kTag,
-                    messages_,
-                    &request);
-          MPI_Request_free(&request);
-        }
-      }
-    }
-    *error = error_;
-    return !error_.empty();
   }
 
   const std::chrono::milliseconds timeout_;

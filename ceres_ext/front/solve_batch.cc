@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,7 @@
 #include "ceres_ext/front/window_options.h"
 #include "ceres_ext/front/window_packer.h"
 #include "ceres_ext/front/window_piece.h"
+#include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/solve.h"
@@ -751,6 +754,185 @@ void Prepare(int64_t n,
   }
 }
 
+// The windows and fits of a batch, with what RunOthers is of.
+struct SolvedWindows {
+  BatchSummary summary;
+  std::vector<Summary> full_summaries;
+  int num_residuals_of_row = 2;
+  bool is_done = false;
+  std::string reason;
+};
+
+// Solves the windows of problems [begin, end) by one device.
+void RunWindowsOf(const ceres::Solver::Options& options,
+                  const Options& ext_options,
+                  const ProblemBatch& batch,
+                  int64_t begin,
+                  int64_t end,
+                  const Clock* clock,
+                  bool in_full,
+                  SolvedWindows* solved) {
+  TryOrSay(
+      [&] {
+        ProblemBatch part = batch;
+        part.num_problems = end - begin;
+        for (auto* const begins :
+             {&part.parameter_begin, &part.residual_begin}) {
+          for (const int64_t*& first : *begins) {
+            first += begin;
+          }
+        }
+        std::vector<Summary>* const full =
+            in_full ? &solved->full_summaries : nullptr;
+        Prepare(part.num_problems, &solved->summary, full);
+        BorrowedMachines machines(ext_options);
+        BatchSolve solve(options,
+                         ext_options,
+                         &part,
+                         machines.get(),
+                         clock,
+                         &solved->summary,
+                         full);
+        solved->is_done = solve.RunWindows(&solved->reason);
+        solved->num_residuals_of_row = solve.num_residuals_of_row();
+      },
+      &solved->reason);
+}
+
+// Deals the windows of the batch out over devices, a thread for each, by
+// numbers of residual blocks. False, with a sentence in *reason: nothing was
+// solved.
+bool RunWindowsByDevices(const ceres::Solver::Options& options,
+                         const Options& ext_options,
+                         const std::vector<int>& devices,
+                         const ProblemBatch& batch,
+                         const Clock* clock,
+                         BatchSummary* summary,
+                         std::vector<Summary>* full_summaries,
+                         int* num_residuals_of_row,
+                         std::string* reason) {
+  const auto rows_before = [&](int64_t i) {
+    int64_t num_rows = 0;
+    for (const int64_t* const begin : batch.residual_begin) {
+      num_rows += begin[i];
+    }
+    return num_rows;
+  };
+  const int64_t n = batch.num_problems;
+  const auto num_devices = static_cast<int64_t>(devices.size());
+  std::vector<int64_t> begin(devices.size() + 1, 0);
+  begin.back() = n;
+  for (int64_t d = 1; d < num_devices; ++d) {
+    int64_t& at = begin[static_cast<size_t>(d)];
+    at = begin[static_cast<size_t>(d - 1)];
+    while (at < n && rows_before(at) < rows_before(n) / num_devices * d) {
+      ++at;
+    }
+  }
+  ceres::Solver::Options of_device = options;
+  of_device.num_threads =
+      std::max(1, options.num_threads / static_cast<int>(num_devices));
+  std::vector<Options> ext_of_devices(devices.size(), ext_options);
+  std::vector<SolvedWindows> solved(devices.size());
+  const auto run = [&](size_t d) {
+    RunWindowsOf(of_device,
+                 ext_of_devices[d],
+                 batch,
+                 begin[d],
+                 begin[d + 1],
+                 clock,
+                 full_summaries != nullptr,
+                 &solved[d]);
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(devices.size());
+  for (size_t d = 0; d < devices.size(); ++d) {
+    ext_of_devices[d].cuda_devices.clear();
+    ext_of_devices[d].cuda_device = devices[d];
+  }
+  for (size_t d = 1; d < devices.size(); ++d) {
+    try {
+      threads.emplace_back(run, d);
+    } catch (const std::system_error&) {
+      run(d);  // The system refuses threads.
+    }
+  }
+  run(0);
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  if (std::none_of(solved.begin(), solved.end(), [](const SolvedWindows& s) {
+        return s.is_done;
+      })) {
+    *reason = solved[0].reason;
+    return false;
+  }
+  for (size_t d = 0; d < devices.size(); ++d) {
+    SolvedWindows& part = solved[d];
+    for (int64_t i = begin[d]; i < begin[d + 1]; ++i) {
+      const auto k = static_cast<size_t>(i - begin[d]);
+      ProblemSummary& problem = summary->problems[i];
+      if (part.is_done) {
+        problem = std::move(part.summary.problems[k]);
+        if (full_summaries != nullptr) {
+          (*full_summaries)[i] = std::move(part.full_summaries[k]);
+        }
+      } else {
+        problem.is_window = true;
+        AssignOrShorten(part.reason, &problem.message);
+      }
+    }
+    if (!part.summary.device.empty()) {
+      summary->device +=
+          (summary->device.empty() ? "" : ", ") + part.summary.device;
+    }
+    summary->num_windows += part.summary.num_windows;
+    summary->pack_time_in_seconds = std::max(summary->pack_time_in_seconds,
+                                             part.summary.pack_time_in_seconds);
+    summary->window_time_in_seconds = std::max(
+        summary->window_time_in_seconds, part.summary.window_time_in_seconds);
+    *num_residuals_of_row =
+        std::max(*num_residuals_of_row, part.num_residuals_of_row);
+  }
+  return true;
+}
+
+// The same by all devices that the options name, or by one.
+bool RunAllWindows(const ceres::Solver::Options& options,
+                   const Options& ext_options,
+                   const ProblemBatch& batch,
+                   KeptMachines* machines,
+                   const Clock* clock,
+                   BatchSummary* summary,
+                   std::vector<Summary>* full_summaries,
+                   int* num_residuals_of_row,
+                   std::string* reason) {
+  std::vector<int> devices;
+  if (!ReadDevices(ext_options.cuda_devices, &devices, reason)) {
+    return false;
+  }
+  if (devices.size() > 1 && ext_options.device != DEVICE_HOST &&
+      ext_options.cuda_stream == nullptr) {
+    return RunWindowsByDevices(options,
+                               ext_options,
+                               devices,
+                               batch,
+                               clock,
+                               summary,
+                               full_summaries,
+                               num_residuals_of_row,
+                               reason);
+  }
+  const Options of_one = WithOneDevice(ext_options);
+  BatchSolve solve(
+      options, of_one, &batch, machines, clock, summary, full_summaries);
+  if (!solve.RunWindows(reason)) {
+    return false;
+  }
+  *num_residuals_of_row = solve.num_residuals_of_row();
+  return true;
+}
+
 // Solves the problems of one kind of window. False, with a sentence in *reason,
 // or an exception: nothing has changed.
 bool SolveKind(const ceres::Solver::Options& options,
@@ -769,12 +951,17 @@ bool SolveKind(const ceres::Solver::Options& options,
   std::vector<Summary>* const full =
       full_summaries != nullptr ? &full_part : nullptr;
   Prepare(m, &part, full);
-  {
-    BatchSolve solve(
-        options, ext_options, of_kind.batch(), machines, clock, &part, full);
-    if (!solve.RunWindows(reason)) {
-      return false;
-    }
+  int num_residuals_of_row = 0;
+  if (!RunAllWindows(options,
+                     ext_options,
+                     *of_kind.batch(),
+                     machines,
+                     clock,
+                     &part,
+                     full,
+                     &num_residuals_of_row,
+                     reason)) {
+    return false;
   }
   for (int64_t k = 0; k < m; ++k) {
     const int64_t i = numbers[k];
@@ -813,7 +1000,8 @@ bool SolveBatch(const ceres::Solver::Options& options,
       *reason = "batch is null; expected a ceres_ext::ProblemBatch";
       return false;
     }
-    BorrowedMachines machines(ext_options);
+    const Options of_one = WithOneDevice(ext_options);
+    BorrowedMachines machines(of_one);
     if (!IsValidBatch(
             *batch, machines->host_context(options.num_threads), reason)) {
       return false;
@@ -822,24 +1010,30 @@ bool SolveBatch(const ceres::Solver::Options& options,
     if (batch->num_problems == 0) {
       return true;
     }
-    {
-      BatchSolve solve(options,
+    int num_residuals_of_row = 0;
+    if (!RunAllWindows(options,
                        ext_options,
-                       batch,
+                       *batch,
                        machines.get(),
                        &clock,
                        summary,
-                       full_summaries);
-      if (!solve.RunWindows(reason)) {
-        return false;
-      }
-      solve.RunOthers();
-      for (int64_t i = 0; i < batch->num_problems && full_summaries != nullptr;
-           ++i) {
-        if (summary->problems[i].is_window) {
-          CountAll(
-              *batch, i, solve.num_residuals_of_row(), &(*full_summaries)[i]);
-        }
+                       full_summaries,
+                       &num_residuals_of_row,
+                       reason)) {
+      return false;
+    }
+    BatchSolve solve(options,
+                     of_one,
+                     batch,
+                     machines.get(),
+                     &clock,
+                     summary,
+                     full_summaries);
+    solve.RunOthers();
+    for (int64_t i = 0; i < batch->num_problems && full_summaries != nullptr;
+         ++i) {
+      if (summary->problems[i].is_window) {
+        CountAll(*batch, i, num_residuals_of_row, &(*full_summaries)[i]);
       }
     }
     summary->total_time_in_seconds = clock.seconds();
@@ -857,7 +1051,8 @@ bool SolveBatch(const ceres::Solver::Options& options,
   const auto run = [&](std::string* reason) {
     const Clock clock;
     Prepare(0, summary, full_summaries);
-    BorrowedMachines machines(ext_options);
+    const Options of_one = WithOneDevice(ext_options);
+    BorrowedMachines machines(of_one);
     kernels::HostContext* const context =
         machines->host_context(options.num_threads);
     BatchOfProblems batches(&problems, context);

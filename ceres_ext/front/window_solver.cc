@@ -27,6 +27,7 @@
 #include "ceres_ext/front/window_options.h"
 #include "ceres_ext/front/window_packer.h"
 #include "ceres_ext/front/window_piece.h"
+#include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/under_ceres/solve_once.h"
 #include "cuda_kernels/machine/host_context.h"
@@ -316,10 +317,25 @@ class WindowSolver::Impl {
                  " residual blocks)";
       return ReserveOnHost();
     }
-    for (const auto& lane : lanes_) {
+    // Lanes are dealt out over the devices.
+    std::vector<int> devices;
+    if (!ReadDevices(ext_options_.cuda_devices, &devices, error)) {
+      return false;
+    }
+    if (devices.empty()) {
+      devices.push_back(ext_options_.cuda_device);
+    }
+    std::string all_names;
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      Lane* const lane = lanes_[i].get();
+      Options of_lane = ext_options_;
+      of_lane.cuda_device = devices[i % devices.size()];
       const Status status =
-          MakeOnDevice(ext_options_, bounds_, &lane->machine, lane.get());
+          MakeOnDevice(of_lane, bounds_, &lane->machine, lane);
       if (status.ok()) {
+        if (i < devices.size()) {
+          all_names += (i > 0 ? ", " : "") + DeviceName(lane->machine.get());
+        }
         continue;
       }
       for (const auto& made : lanes_) {
@@ -334,7 +350,7 @@ class WindowSolver::Impl {
       return ReserveOnHost();
     }
     has_device_ = true;
-    device_ = DeviceName(lanes_[0]->machine.get());
+    device_ = std::move(all_names);
     return true;
   }
 

@@ -39,7 +39,21 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
     ranks_ = std::make_unique<solver::RankSums<Machine>>(setup.communicator,
                                                          machine_);
     problem_.SetRanks(ranks_.get());
+    CERES_EXT_RETURN_IF_ERROR(ranks_->Setup());
+    if (!ranks_->why_host().empty()) {
+      notes_.insert("sums over ranks go through host memory, because " +
+                    AsClause(ranks_->why_host()));
+    }
+    return ranks_->Agree(SetupProblem(plan, setup, structure, record));
   }
+  return SetupProblem(plan, setup, structure, record);
+}
+
+template <typename Machine>
+Status Session<Machine>::SetupProblem(const SolvePlan& plan,
+                                      const SessionSetup& setup,
+                                      ProblemStructure* structure,
+                                      Summary* record) {
   Forms forms;
   CERES_EXT_RETURN_IF_ERROR(FindForms(plan, structure, &forms));
   CERES_EXT_RETURN_IF_ERROR(problem_.Setup(plan.merge_blocks,
@@ -49,6 +63,10 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
                                            &kept_->index,
                                            host_context_,
                                            machine_));
+  if (ranks_ != nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(
+        ranks_->Reserve(problem_.blocks().f.num_values()));
+  }
   CERES_EXT_RETURN_IF_ERROR(CheckMemory(plan, setup, forms, *structure));
   has_float_blocks_ =
       plan.mixed && (!structure->observations.empty() ||

@@ -149,6 +149,12 @@ class Session {
   std::vector<int> NumBlocks() const;
 
  private:
+  // All of Setup that ranks do by themselves.
+  kernels::Status SetupProblem(const SolvePlan& plan,
+                               const SessionSetup& setup,
+                               ProblemStructure* structure,
+                               Summary* record);
+
   // The possible forms of a structure's rows on the machine.
   struct Forms {
     std::vector<std::string> why_no_form;  // of each model

@@ -14,12 +14,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/communicator.h"
+#include "cuda_kernels/machine/cuda_communicator.h"
 #include "cuda_kernels/machine/host_machine.h"
 
 namespace ceres_ext::solver {
@@ -30,19 +32,72 @@ class RankSums {
   // Both outlive the object.
   RankSums(kernels::Communicator* communicator, Machine* machine)
       : communicator_(communicator), machine_(machine) {}
+  ~RankSums() {
+    if constexpr (!kIsHost) {
+      if (devices_ != nullptr) {
+        machine_->context()->SetWatch({}, {});
+      }
+    }
+  }
   RankSums(const RankSums&) = delete;
   RankSums& operator=(const RankSums&) = delete;
 
   // The rank that adds what all ranks have, such as D_f^2 p.
   bool is_first() const { return communicator_->rank() == 0; }
 
+  // On a device: connects those of all ranks. If that is not possible,
+  // why_host() says so, and sums go through host memory.
+  kernels::Status Setup() {
+    if constexpr (!kIsHost) {
+      kernels::CudaContext* const context = machine_->context();
+      const kernels::Status status =
+          kernels::CudaCommunicator::Get(communicator_, context, &devices_);
+      if (status.code == kernels::StatusCode::kUnsupported) {
+        why_host_ = status.message;
+        return {};
+      }
+      CERES_EXT_RETURN_IF_ERROR(status);
+      context->SetWatch([devices = devices_] { return devices->Watch(); },
+                        [devices = devices_] { devices->BeginWait(); });
+    }
+    return {};
+  }
+  // Memory for sums of n values; those of more are taken in pieces of n.
+  kernels::Status Reserve([[maybe_unused]] int64_t n) {
+    if constexpr (!kIsHost) {
+      if (devices_ != nullptr) {
+        piece_ = std::max<int64_t>(n, 1);
+        return machine_->Allocate(devices_->ScratchSize(piece_),
+                                  &device_scratch_);
+      }
+    }
+    return {};
+  }
+  // The way of sums between devices, "NCCL 2.28.9"; empty: host memory.
+  std::string library() const {
+    if constexpr (!kIsHost) {
+      return devices_ != nullptr ? devices_->library() : "";
+    }
+    return "";
+  }
+  // A sentence; empty if there is no reason, or the machine is the host.
+  const std::string& why_host() const { return why_host_; }
+
   // x = the sum of x over all ranks. Null: nothing is done.
   kernels::Status Sum(int64_t n, double* x) {
     if (x == nullptr) {
       return {};
     }
-    if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
+    if constexpr (kIsHost) {
       return SumOnHost(n, x);
+    } else if (devices_ != nullptr) {
+      for (int64_t begin = 0; begin < n; begin += piece_) {
+        CERES_EXT_RETURN_IF_ERROR(devices_->Sum(std::min(piece_, n - begin),
+                                                x + begin,
+                                                device_scratch_.data(),
+                                                machine_->context()));
+      }
+      return {};
     } else {
       host_.resize(static_cast<size_t>(n));
       CERES_EXT_RETURN_IF_ERROR(machine_->Download(n, x, host_.data()));
@@ -85,6 +140,8 @@ class RankSums {
   }
 
  private:
+  static constexpr bool kIsHost = std::is_same_v<Machine, kernels::HostMachine>;
+
   struct Record {
     int32_t code = 0;
     char message[508] = {};
@@ -92,6 +149,10 @@ class RankSums {
 
   kernels::Communicator* const communicator_;
   Machine* const machine_;
+  std::string why_host_;
+  std::shared_ptr<kernels::CudaCommunicator> devices_;  // null: host memory
+  int64_t piece_ = 0;
+  typename Machine::template Buffer<double> device_scratch_;
   std::vector<double> host_;
   std::vector<double> scratch_;
 };

@@ -55,6 +55,18 @@ class Exchange {
     Fail("Rank " + std::to_string(rank) + ": " + message);
   }
 
+  bool HasFailed(std::string* error) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (error_.empty() && left_ >= 0) {
+      *error = HasEnded();
+      return true;
+    }
+    *error = error_;
+    return !error_.empty();
+  }
+
+  std::chrono::milliseconds timeout() const { return timeout_; }
+
   void Leave(int rank) {
     const std::lock_guard<std::mutex> lock(mutex_);
     left_ = rank;
@@ -62,6 +74,10 @@ class Exchange {
   }
 
  private:
+  std::string HasEnded() const {
+    return "Rank " + std::to_string(left_) + " has ended.";
+  }
+
   // With the lock.
   void Fail(std::string error) {
     if (error_.empty()) {
@@ -100,7 +116,7 @@ class Exchange {
            std::to_string(size() - num_waiting_) + " of " +
            std::to_string(size()) + " ranks.");
     } else if (phase_ == phase && error_.empty()) {
-      Fail("Rank " + std::to_string(left_) + " has ended.");
+      Fail(HasEnded());
     }
     *error = error_;
     return error_.empty();
@@ -142,6 +158,12 @@ class ThreadCommunicator final : public Communicator {
 
   void Abort(const std::string& message) final {
     exchange_->Abort(rank_, message);
+  }
+  bool HasFailed(std::string* error) final {
+    return exchange_->HasFailed(error);
+  }
+  std::chrono::milliseconds timeout() const final {
+    return exchange_->timeout();
   }
 
  private:

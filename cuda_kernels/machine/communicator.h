@@ -4,8 +4,9 @@
 // together. Each has a Communicator, and all call the same functions in the
 // same order with the same sizes.
 //
-// Only host memory is exchanged here. Sums are taken in the order of the ranks,
-// so that all ranks have the same bits, in every run with as many ranks.
+// Only host memory is exchanged here; cuda_communicator.h has sums of devices.
+// Sums are taken in the order of the ranks, so that all ranks have the same
+// bits, in every run with as many ranks.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_COMMUNICATOR_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_COMMUNICATOR_H_
 
@@ -18,6 +19,8 @@
 #include "cuda_kernels/base/status.h"
 
 namespace ceres_ext::kernels {
+
+class CudaCommunicator;
 
 // One rank's end. One thread at a time calls it, except Abort.
 //
@@ -46,6 +49,20 @@ class Communicator {
   // sentence without the rank, which is put before it. May be called from any
   // thread, and more than once; the first message counts.
   virtual void Abort(const std::string& message) = 0;
+
+  // True, with its sentence, if a rank is known to have aborted or ended. Asked
+  // by a rank that waits for work of all devices. Not collective.
+  virtual bool HasFailed(std::string* /*error*/) { return false; }
+  // How long a rank waits for the others.
+  virtual std::chrono::milliseconds timeout() const {
+    return std::chrono::minutes(10);
+  }
+
+ private:
+  friend class CudaCommunicator;
+
+  // What devices keep from one solve to the next.
+  std::shared_ptr<CudaCommunicator> of_device_;
 };
 
 // x = the sum of x over all ranks, in their order. Moves 2 n doubles to and

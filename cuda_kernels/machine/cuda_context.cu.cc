@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <iterator>
@@ -82,6 +83,13 @@ void Ignore(cudaError_t error) {
   if (error != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
   }
+}  // The answer of a query, which is not left behind as an error of the thread.
+bool IsReady(cudaError_t error) {
+  if (error != cudaErrorNotReady) {
+    return true;
+  }
+  Ignore(error);
+  return false;
 }
 
 Status QueueCopy(void* to,
@@ -242,9 +250,35 @@ Status CudaContext::SynchronizeDevice() const {
 }
 
 Status CudaContext::Synchronize() const {
+  if (watch_) {
+    CERES_EXT_RETURN_IF_ERROR(
+        WatchUntil([this] { return IsReady(cudaStreamQuery(stream_)); }));
+  }
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
   waiting_bytes_ = 0;
   return Status();
+}
+
+Status CudaContext::Wait(int event, CudaEvents* events) const {
+  if (watch_) {
+    CERES_EXT_RETURN_IF_ERROR(
+        WatchUntil([&] { return events->IsDone(event); }));
+  }
+  return events->Wait(event);
+}
+
+Status CudaContext::WatchUntil(const std::function<bool()>& is_done) const {
+  // A look at others may take a system call; the work mostly ends sooner.
+  constexpr std::chrono::microseconds kBetweenLooks{200};
+  begin_watch_();
+  auto next_look = std::chrono::steady_clock::now() + kBetweenLooks;
+  while (!is_done()) {
+    if (std::chrono::steady_clock::now() >= next_look) {
+      CERES_EXT_RETURN_IF_ERROR(watch_());
+      next_look = std::chrono::steady_clock::now() + kBetweenLooks;
+    }
+  }
+  return {};
 }
 
 Status CudaContext::CheckLimit(int64_t num_bytes) const {
@@ -431,6 +465,9 @@ Status CudaContext::CopyStaged(char* device,
                                const char* host,
                                int64_t num_bytes) const {
   constexpr int64_t kStride = kNumStages * kStageBytes;
+  if (watch_) {
+    CERES_EXT_RETURN_IF_ERROR(Synchronize());  // Stages wait without a watch.
+  }
   Status statuses[kNumStages];
   const auto copy_pieces = [&](int stage) -> Status {
     char* const memory =
@@ -603,6 +640,10 @@ Status CudaEvents::Record(int event, cudaStream_t stream) {
 Status CudaEvents::Wait(int event) {
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(events_[event]));
   return Status();
+}
+
+bool CudaEvents::IsDone(int event) {
+  return IsReady(cudaEventQuery(events_[event]));
 }
 
 double CudaEvents::SecondsBetween(int first, int last) {

@@ -18,9 +18,11 @@
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_CONTEXT_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda_kernels/base/status.h"
@@ -76,6 +78,8 @@ class CudaEvents {
   Status Record(int event, cudaStream_t stream);
   // Until the work before the event is done.
   Status Wait(int event);
+  // True if it is, or has failed.
+  bool IsDone(int event);
   // Time between two events that are done; 0 where one was never recorded.
   double SecondsBetween(int first, int last);
   // There are none any more: CUDA has destroyed them.
@@ -121,8 +125,17 @@ class CudaContext {
   Status Activate() const;
   // Waits for the stream and returns the first error of its work.
   Status Synchronize() const;
+  // The same of the work before an event of the stream.
+  Status Wait(int event, CudaEvents* events) const;
   // Waits for all streams of the device.
   Status SynchronizeDevice() const;
+  // For work that may never end because it is of other devices too: `watch` is
+  // called again and again while the host waits, `begin` before. An error ends
+  // that work, and is then that of the wait. Empty: not called.
+  void SetWatch(std::function<Status()> watch, std::function<void()> begin) {
+    watch_ = std::move(watch);
+    begin_watch_ = std::move(begin);
+  }
 
   // True if what the context has made is still there and can be used: not after
   // a reset of the device, nor after an error of anybody's kernel, which ends
@@ -200,6 +213,9 @@ class CudaContext {
   void* WaitingRoom(int64_t num_bytes) const;
   Status CopyStaged(char* device, const char* host, int64_t num_bytes) const;
 
+  // Until is_done() is true; the error of the watch, if there is one.
+  Status WatchUntil(const std::function<bool()>& is_done) const;
+
   friend class CountMemory;
 
   CudaContextOptions options_;
@@ -214,6 +230,8 @@ class CudaContext {
   int num_multiprocessors_ = 0;
   int64_t shared_memory_per_block_ = 0;
   std::string device_name_;
+  std::function<Status()> watch_;
+  std::function<void()> begin_watch_;
   bool keeps_memory_ = false;
   std::multimap<int64_t, void*> kept_memory_;  // by bytes
   int64_t kept_bytes_ = 0;

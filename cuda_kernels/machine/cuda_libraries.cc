@@ -60,6 +60,38 @@ std::string FileOf(void* handle, const std::string& file) {
              : file;
 }
 
+// The version of an open library, of which the first number is there on
+// success. Returns what is wrong with the file.
+std::string ReadVersion(const SharedLibrary& library,
+                        void* handle,
+                        std::vector<int>* version) {
+  const bool has_property = !library.get_property.empty();
+  const std::string& name =
+      has_property ? library.get_property : library.get_version;
+  void* const function = dlsym(handle, name.c_str());
+  if (function == nullptr) {
+    return "lacks " + name;
+  }
+  int number = 0;
+  if (!has_property) {
+    const auto get_version = reinterpret_cast<int (*)(int*)>(function);
+    if (get_version(&number) != 0) {
+      return "does not say its version";
+    }
+    *version = {number / 10000, number / 100 % 100, number % 100};
+    return "";
+  }
+  const auto get_property = reinterpret_cast<int (*)(int, int*)>(function);
+  for (const int property : {0, 1, 2}) {
+    if (get_property(property, &number) == 0 && number >= 0) {
+      version->push_back(number);
+    } else if (property == 0) {
+      return "does not say its version";
+    }
+  }
+  return "";
+}
+
 // The fault of a file, empty if it is as expected.
 std::string TryOpen(const SharedLibrary& library,
                     const std::string& name,
@@ -77,17 +109,13 @@ std::string TryOpen(const SharedLibrary& library,
     return error != nullptr ? error : name + " can't be opened";
   }
   const std::string file = FileOf(handle, name);
-  const auto get_property = reinterpret_cast<int (*)(int, int*)>(
-      dlsym(handle, library.get_property.c_str()));
-  if (get_property == nullptr) {
-    return file + " lacks " + library.get_property;
+  std::vector<int> version;
+  std::string why = ReadVersion(library, handle, &version);
+  if (!why.empty()) {
+    return file + " " + why;
   }
-  int major_version = 0;
-  if (get_property(0, &major_version) != 0) {
-    return file + " does not say its version";
-  }
-  if (major_version != library.major_version) {
-    return file + " is of version " + std::to_string(major_version);
+  if (version[0] != library.major_version) {
+    return file + " is of version " + std::to_string(version[0]);
   }
   functions->clear();
   for (const std::string& function : library.functions) {
@@ -96,12 +124,9 @@ std::string TryOpen(const SharedLibrary& library,
       return file + " lacks " + function;
     }
   }
-  *found = library.name + " " + std::to_string(major_version);
-  for (const int property : {1, 2}) {
-    int version = -1;
-    if (get_property(property, &version) == 0 && version >= 0) {
-      *found += "." + std::to_string(version);
-    }
+  *found = library.name;
+  for (size_t i = 0; i < version.size(); ++i) {
+    *found += (i == 0 ? " " : ".") + std::to_string(version[i]);
   }
   return "";
 }

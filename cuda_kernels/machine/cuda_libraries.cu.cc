@@ -31,24 +31,29 @@ struct Loaded {
   loaded->functions.name =  \
       reinterpret_cast<decltype(&::name)>(addresses[next++]);
 
-// Opens a library whose functions are those of a table.
-#define CERES_EXT_OPEN(FOR_EACH, Functions, name, version, file, folder)      \
-  Loaded<Functions>* Open##Functions() {                                      \
-    std::vector<void*> addresses;                                             \
-    std::string library;                                                      \
-    auto* const loaded = new Loaded<Functions>{                               \
-        OpenSharedLibrary(                                                    \
-            {name, version, #file "GetProperty", {FOR_EACH(CERES_EXT_NAME)}}, \
-            CudaLibraryFiles(#file, version, folder),                         \
-            &addresses,                                                       \
-            &library),                                                        \
-        {}};                                                                  \
-    loaded->functions.library = library;                                      \
-    if (loaded->status.ok()) {                                                \
-      size_t next = 0;                                                        \
-      FOR_EACH(CERES_EXT_SET)                                                 \
-    }                                                                         \
-    return loaded;                                                            \
+// Opens a library whose functions are those of a table, and whose version the
+// function `property` or `get_version` says; the other one is "".
+#define CERES_EXT_OPEN(                                                      \
+    FOR_EACH, Functions, name, version, file, folder, property, get_version) \
+  Loaded<Functions>* Open##Functions() {                                     \
+    std::vector<void*> addresses;                                            \
+    std::string library;                                                     \
+    auto* const loaded = new Loaded<Functions>{                              \
+        OpenSharedLibrary({name,                                             \
+                           version,                                          \
+                           property,                                         \
+                           {FOR_EACH(CERES_EXT_NAME)},                       \
+                           get_version},                                     \
+                          CudaLibraryFiles(#file, version, folder),          \
+                          &addresses,                                        \
+                          &library),                                         \
+        {}};                                                                 \
+    loaded->functions.library = library;                                     \
+    if (loaded->status.ok()) {                                               \
+      size_t next = 0;                                                       \
+      FOR_EACH(CERES_EXT_SET)                                                \
+    }                                                                        \
+    return loaded;                                                           \
   }
 
 #if CERES_EXT_WITH_CUSOLVER
@@ -57,13 +62,17 @@ CERES_EXT_OPEN(CERES_EXT_FOR_EACH_CUSOLVER_FUNCTION,
                "cuSOLVER",
                CUSOLVER_VER_MAJOR,
                cusolver,
-               CERES_EXT_CUDA_LIBRARY_FOLDER)
+               CERES_EXT_CUDA_LIBRARY_FOLDER,
+               "cusolverGetProperty",
+               "")
 CERES_EXT_OPEN(CERES_EXT_FOR_EACH_CUBLAS_FUNCTION,
                CublasFunctions,
                "cuBLAS",
                CUBLAS_VER_MAJOR,
                cublas,
-               CERES_EXT_CUDA_LIBRARY_FOLDER)
+               CERES_EXT_CUDA_LIBRARY_FOLDER,
+               "cublasGetProperty",
+               "")
 #endif
 
 #if CERES_EXT_WITH_CUDSS
@@ -72,7 +81,9 @@ CERES_EXT_OPEN(CERES_EXT_FOR_EACH_CUDSS_FUNCTION,
                "cuDSS",
                CUDSS_VERSION_MAJOR,
                cudss,
-               CERES_EXT_CUDSS_LIBRARY_FOLDER)
+               CERES_EXT_CUDSS_LIBRARY_FOLDER,
+               "cudssGetProperty",
+               "")
 
 // cuDSS needs two libraries of the toolkit, which the dynamic linker may not
 // find by itself. It reports what is missing.
@@ -90,6 +101,17 @@ void OpenWhatCudssNeeds() {
   }
 #endif
 }
+#endif
+
+#if CERES_EXT_WITH_NCCL
+CERES_EXT_OPEN(CERES_EXT_FOR_EACH_NCCL_FUNCTION,
+               NcclFunctions,
+               "NCCL",
+               NCCL_MAJOR,
+               nccl,
+               CERES_EXT_CUDA_LIBRARY_FOLDER,
+               "",
+               "ncclGetVersion")
 #endif
 
 #undef CERES_EXT_OPEN
@@ -124,6 +146,13 @@ Status LoadCudss(const CudssFunctions** functions) {
     OpenWhatCudssNeeds();
     return OpenCudssFunctions();
   }();
+  return Get(*loaded, functions);
+}
+#endif
+
+#if CERES_EXT_WITH_NCCL
+Status LoadNccl(const NcclFunctions** functions) {
+  static const Loaded<NcclFunctions>* const loaded = OpenNcclFunctions();
   return Get(*loaded, functions);
 }
 #endif

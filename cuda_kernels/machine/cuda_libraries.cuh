@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The functions of cuSOLVER, cuBLAS and cuDSS, which are loaded at the first
-// call for them (cuda_libraries.h):
+// The functions of cuSOLVER, cuBLAS, cuDSS and NCCL, which are loaded at the
+// first call for them (cuda_libraries.h):
 //
 //   const CusolverFunctions* cusolver = nullptr;
 //   Status status = LoadCusolver(&cusolver);
@@ -13,9 +13,10 @@
 // for the process. Thread safe.
 //
 // Without headers of cuSOLVER and cuBLAS, CERES_EXT_WITH_CUSOLVER is 0 and
-// nothing of them is declared here; the same holds for cuDSS and
-// CERES_EXT_WITH_CUDSS, or if CERES_EXT_WITHOUT_CUDSS is defined. The functions
-// of cuDSS before 1.0 have other parameters.
+// nothing of them is declared here; the same holds for NCCL and
+// CERES_EXT_WITH_NCCL, and for cuDSS and CERES_EXT_WITH_CUDSS, or if
+// CERES_EXT_WITHOUT_CUDSS is defined. The functions of cuDSS before 1.0 have
+// other parameters.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARIES_CUH_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARIES_CUH_
 
@@ -38,6 +39,13 @@
 #define CERES_EXT_WITH_CUDSS 1
 #else
 #define CERES_EXT_WITH_CUDSS 0
+#endif
+
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#define CERES_EXT_WITH_NCCL 1
+#else
+#define CERES_EXT_WITH_NCCL 0
 #endif
 
 #define CERES_EXT_MEMBER(name) decltype(&::name) name = nullptr;
@@ -109,6 +117,30 @@ struct CudssFunctions {
   CERES_EXT_FOR_EACH_CUDSS_FUNCTION(CERES_EXT_MEMBER)
 };
 Status LoadCudss(const CudssFunctions** functions);
+
+}  // namespace ceres_ext::kernels
+#endif
+
+#if CERES_EXT_WITH_NCCL
+namespace ceres_ext::kernels {
+
+#define CERES_EXT_FOR_EACH_NCCL_FUNCTION(F) \
+  F(ncclAllGather)                          \
+  F(ncclCommAbort)                          \
+  F(ncclCommGetAsyncError)                  \
+  F(ncclCommInitRankConfig)                 \
+  F(ncclGetErrorString)                     \
+  F(ncclGetUniqueId)                        \
+  F(ncclGroupEnd)                           \
+  F(ncclGroupStart)                         \
+  F(ncclRecv)                               \
+  F(ncclSend)
+
+struct NcclFunctions {
+  std::string library;
+  CERES_EXT_FOR_EACH_NCCL_FUNCTION(CERES_EXT_MEMBER)
+};
+Status LoadNccl(const NcclFunctions** functions);
 
 }  // namespace ceres_ext::kernels
 #endif

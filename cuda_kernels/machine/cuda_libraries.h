@@ -31,6 +31,9 @@ struct SharedLibrary {
   // before.
   std::string get_property;
   std::vector<std::string> functions;
+  // If there is no get_property: int (int* version), as NCCL has it, which
+  // gives 10000 * major + 100 * minor + patch.
+  std::string get_version;
 };
 
 // Opens the first of `files` that is as expected; functions[i] becomes the

@@ -42,7 +42,7 @@ bool CudaMachine::ShouldPoll(int iteration) {
     return false;
   }
   const int past = (iteration - kLookBehind) % kNumPublishedPcg;
-  return !events_.Wait(kNumMarks + past).ok() ||
+  return !context_->Wait(kNumMarks + past, &events_).ok() ||
          PcgHasEnded(published_scalars() + past);
 }
 

@@ -81,6 +81,7 @@ CERES_EXT_WRAP(cudaEventElapsedTime,
 CERES_EXT_WRAP(cudaEventRecord,
                (cudaEvent_t event, cudaStream_t stream),
                (event, stream))
+CERES_EXT_WRAP(cudaEventQuery, (cudaEvent_t event), (event))
 CERES_EXT_WRAP(cudaEventSynchronize, (cudaEvent_t event), (event))
 CERES_EXT_WRAP(cudaFuncGetAttributes,
                (cudaFuncAttributes * attributes, const void* kernel),
@@ -154,6 +155,7 @@ CERES_EXT_WRAP(cudaOccupancyMaxActiveClusters,
                 const cudaLaunchConfig_t* config),
                (num_clusters, kernel, config))
 CERES_EXT_WRAP(cudaSetDevice, (int device), (device))
+CERES_EXT_WRAP(cudaStreamQuery, (cudaStream_t stream), (stream))
 CERES_EXT_WRAP(cudaStreamSynchronize, (cudaStream_t stream), (stream))
 
 CERES_EXT_WRAP_MAKE(cudaEventCreate,

@@ -455,6 +455,7 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidResourceHandle = 400,
+  cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719
 };
 enum cudaMemcpyKind {
@@ -598,6 +599,9 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t) {
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return emulation::NextOnDevice("cudaStreamSynchronize");
 }
+inline cudaError_t cudaStreamQuery(cudaStream_t) {
+  return emulation::NextOnDevice("cudaStreamQuery");
+}
 inline cudaError_t cudaDeviceSynchronize() {
   return emulation::NextOnDevice("cudaDeviceSynchronize");
 }
@@ -685,6 +689,9 @@ inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
   return emulation::NextOnDevice("cudaEventSynchronize");
+}
+inline cudaError_t cudaEventQuery(cudaEvent_t) {
+  return emulation::NextOnDevice("cudaEventQuery");
 }
 inline cudaError_t cudaEventElapsedTime(float* t, cudaEvent_t, cudaEvent_t) {
   *t = 0.0f;
