@@ -1,0 +1,324 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+#include "cuda_kernels/machine/cuda_communicator.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "cuda_kernels/machine/cuda_launch.cuh"
+#include "cuda_kernels/machine/cuda_libraries.cuh"
+
+namespace ceres_ext::kernels {
+
+#if CERES_EXT_WITH_NCCL
+
+namespace {
+
+// Up to so many ranks each takes the values of all and sums them itself: one
+// exchange of size - 1 times the values, where two of parts move
+// 2 (size - 1) / size times.
+constexpr int kMostDirect = 4;
+
+// sum[i] = parts[i] + parts[n + i] + ..., in this order.
+struct SumOfParts {
+  CERES_EXT_HOST_DEVICE void operator()(int64_t i) const {
+    double x = parts[i];
+    for (int rank = 1; rank < size; ++rank) {
+      x += parts[rank * n + i];
+    }
+    sum[i] = x;
+  }
+
+  int64_t n;
+  int size;
+  const double* parts;
+  double* sum;
+};
+
+Status SumOfRanks(int64_t n,
+                  int size,
+                  const double* parts,
+                  double* sum,
+                  cudaStream_t stream) {
+  return ForEach("SumOfRanks", n, stream, SumOfParts{n, size, parts, sum});
+}
+
+// What a rank says before all connect.
+struct Opening {
+  int32_t has_nccl = 0;
+  ncclUniqueId id = {};
+  char why_not[384] = {};
+};
+
+struct Outcome {
+  int32_t is_connected = 0;
+  char why_not[384] = {};
+};
+
+template <typename Message>
+void Explain(const Status& status, Message* message) {
+  const size_t n =
+      std::min(status.message.size(), sizeof(message->why_not) - 1);
+  std::memcpy(message->why_not, status.message.data(), n);
+}
+
+template <typename Message>
+Status Gather(const Message& mine,
+              Communicator* ranks,
+              std::vector<Message>* all) {
+  all->resize(static_cast<size_t>(ranks->size()));
+  std::string error;
+  return ranks->AllGather(&mine, sizeof(mine), all->data(), &error)
+             ? Status()
+             : Status(StatusCode::kDeviceError, error);
+}
+
+Status OfRank(size_t rank, const char* why_not) {
+  return {StatusCode::kUnsupported,
+          "Rank " + std::to_string(rank) + ": " + why_not};
+}
+
+}  // namespace
+
+class CudaCommunicator::Handle {
+ public:
+  explicit Handle(const NcclFunctions* functions) : nccl(functions) {}
+  // Ends what is queued, if there is any, and waits for no other rank.
+  ~Handle() {
+    if (communicator != nullptr) {
+      static_cast<void>(nccl->ncclCommAbort(communicator));
+    }
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  const NcclFunctions* const nccl;
+  ncclComm_t communicator = nullptr;
+};
+
+#define CERES_EXT_NCCL(function, ...)    \
+  CERES_EXT_RETURN_IF_ERROR(WaitForNccl( \
+      #function, static_cast<int>(handle_->nccl->function(__VA_ARGS__))))
+
+CudaCommunicator::CudaCommunicator(Communicator* ranks, int device)
+    : ranks_(ranks), device_(device) {}
+
+CudaCommunicator::~CudaCommunicator() = default;
+
+Status CudaCommunicator::Get(Communicator* ranks,
+                             CudaContext* context,
+                             std::shared_ptr<CudaCommunicator>* communicator) {
+  std::shared_ptr<CudaCommunicator>& kept = ranks->of_device_;
+  Opening opening;
+  const NcclFunctions* nccl = nullptr;
+  const Status loaded = LoadNccl(&nccl);
+  opening.has_nccl = nccl != nullptr ? 1 : 0;
+  Explain(loaded, &opening);
+  if (nccl != nullptr && ranks->rank() == 0 &&
+      nccl->ncclGetUniqueId(&opening.id) != ncclSuccess) {
+    opening.has_nccl = 0;
+    Explain({StatusCode::kUnsupported, "ncclGetUniqueId failed."}, &opening);
+  }
+  // 2: nothing is to be done.
+  if (kept != nullptr && kept->device_ == context->device() &&
+      kept->error_.empty()) {
+    opening.has_nccl = 2;
+  }
+  std::vector<Opening> openings;
+  CERES_EXT_RETURN_IF_ERROR(Gather(opening, ranks, &openings));
+  bool are_all_kept = true;
+  for (size_t rank = 0; rank < openings.size(); ++rank) {
+    if (openings[rank].has_nccl == 0) {
+      return OfRank(rank, openings[rank].why_not);
+    }
+    are_all_kept = are_all_kept && openings[rank].has_nccl == 2;
+  }
+  if (are_all_kept) {
+    *communicator = kept;
+    return {};
+  }
+  kept.reset();
+  std::shared_ptr<CudaCommunicator> made(
+      new CudaCommunicator(ranks, context->device()));
+  made->library_ = nccl->library;
+  made->handle_ = std::make_unique<Handle>(nccl);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const Status status =
+      made->WaitForNccl("ncclCommInitRankConfig",
+                        static_cast<int>(nccl->ncclCommInitRankConfig(
+                            &made->handle_->communicator,
+                            ranks->size(),
+                            openings[0].id,
+                            ranks->rank(),
+                            &config)));
+  Outcome outcome;
+  outcome.is_connected = status.ok() ? 1 : 0;
+  Explain(status, &outcome);
+  std::vector<Outcome> outcomes;
+  CERES_EXT_RETURN_IF_ERROR(Gather(outcome, ranks, &outcomes));
+  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
+    if (outcomes[rank].is_connected == 0) {
+      return OfRank(rank, outcomes[rank].why_not);
+    }
+  }
+  kept = std::move(made);
+  *communicator = kept;
+  return {};
+}
+
+int64_t CudaCommunicator::ScratchSize(int64_t n) const {
+  const int64_t size = ranks_->size();
+  return size <= kMostDirect ? size * n : 2 * size * ((n + size - 1) / size);
+}
+
+Status CudaCommunicator::Sum(int64_t n,
+                             double* x,
+                             double* scratch,
+                             CudaContext* context) {
+  if (!error_.empty()) {
+    return {StatusCode::kDeviceError, error_};
+  }
+  if (n == 0 || IsCountingMemory()) {
+    return {};
+  }
+  const int size = ranks_->size();
+  const cudaStream_t stream = context->stream();
+  if (size <= kMostDirect) {
+    CERES_EXT_NCCL(ncclAllGather,
+                   x,
+                   scratch,
+                   static_cast<size_t>(n),
+                   ncclFloat64,
+                   handle_->communicator,
+                   stream);
+    return SumOfRanks(n, size, scratch, x, stream);
+  }
+  // Rank i sums part i; the last part is padded.
+  const int64_t part = (n + size - 1) / size;
+  double* const padded = scratch;
+  double* const parts = scratch + size * part;
+  constexpr int64_t kBytes = sizeof(double);
+  CERES_EXT_RETURN_IF_ERROR(context->CopyOnDevice(padded, x, n * kBytes));
+  CERES_EXT_RETURN_IF_ERROR(
+      context->SetBytes(padded + n, 0, (size * part - n) * kBytes));
+  CERES_EXT_NCCL(ncclGroupStart);
+  for (int rank = 0; rank < size; ++rank) {
+    CERES_EXT_NCCL(ncclSend,
+                   padded + rank * part,
+                   static_cast<size_t>(part),
+                   ncclFloat64,
+                   rank,
+                   handle_->communicator,
+                   stream);
+    CERES_EXT_NCCL(ncclRecv,
+                   parts + rank * part,
+                   static_cast<size_t>(part),
+                   ncclFloat64,
+                   rank,
+                   handle_->communicator,
+                   stream);
+  }
+  CERES_EXT_NCCL(ncclGroupEnd);
+  CERES_EXT_RETURN_IF_ERROR(SumOfRanks(part, size, parts, parts, stream));
+  CERES_EXT_NCCL(ncclAllGather,
+                 parts,
+                 padded,
+                 static_cast<size_t>(part),
+                 ncclFloat64,
+                 handle_->communicator,
+                 stream);
+  return context->CopyOnDevice(x, padded, n * kBytes);
+}
+
+Status CudaCommunicator::WaitForNccl(const char* call, int result) {
+  auto state = static_cast<ncclResult_t>(result);
+  BeginWait();
+  // A function of a group says what it has to at the end of the group.
+  const bool is_in_group =
+      std::strcmp(call, "ncclSend") == 0 || std::strcmp(call, "ncclRecv") == 0;
+  while (state == ncclInProgress && !is_in_group) {
+    CERES_EXT_RETURN_IF_ERROR(Watch());
+    if (handle_->nccl->ncclCommGetAsyncError(handle_->communicator, &state) !=
+        ncclSuccess) {
+      state = ncclInternalError;
+    }
+  }
+  if (state == ncclSuccess || state == ncclInProgress) {
+    return {};
+  }
+  return Fail(std::string(call) +
+              " failed: " + handle_->nccl->ncclGetErrorString(state) + ".");
+}
+
+Status CudaCommunicator::Watch() {
+  if (!error_.empty()) {
+    return {StatusCode::kDeviceError, error_};
+  }
+  ncclResult_t state = ncclSuccess;
+  if (handle_->communicator != nullptr &&
+      handle_->nccl->ncclCommGetAsyncError(handle_->communicator, &state) ==
+          ncclSuccess &&
+      state != ncclSuccess && state != ncclInProgress) {
+    return Fail(std::string("NCCL failed: ") +
+                handle_->nccl->ncclGetErrorString(state) + ".");
+  }
+  // A rank may have ended because it has done its part, whose last bytes are on
+  // their way.
+  constexpr std::chrono::seconds kOnTheirWay{1};
+  const auto now = Clock::now();
+  std::string error;
+  if (ranks_->HasFailed(&error)) {
+    failure_seen_ = std::min(failure_seen_, now);
+    if (now - failure_seen_ > kOnTheirWay) {
+      return Fail(error);
+    }
+  } else {
+    failure_seen_ = Clock::time_point::max();
+  }
+  if (now - wait_begin_ > ranks_->timeout()) {
+    return Fail("Rank " + std::to_string(ranks_->rank()) + " waited " +
+                std::to_string(ranks_->timeout().count()) +
+                " ms for work of the devices of all ranks.");
+  }
+  return {};
+}
+
+Status CudaCommunicator::Fail(const std::string& message) {
+  error_ = message;
+  if (handle_->communicator != nullptr) {
+    static_cast<void>(handle_->nccl->ncclCommAbort(handle_->communicator));
+    handle_->communicator = nullptr;
+  }
+  return {StatusCode::kDeviceError, error_};
+}
+
+#undef CERES_EXT_NCCL
+
+#else  // CERES_EXT_WITH_NCCL
+
+class CudaCommunicator::Handle {};
+
+CudaCommunicator::~CudaCommunicator() = default;
+
+Status CudaCommunicator::Get(Communicator* /*ranks*/,
+                             CudaContext* /*context*/,
+                             std::shared_ptr<CudaCommunicator>* /*made*/) {
+  return {StatusCode::kUnsupported,
+          "Ceres Ext was compiled without the header of NCCL."};
+}
+int64_t CudaCommunicator::ScratchSize(int64_t /*n*/) const { return 0; }
+Status CudaCommunicator::Sum(int64_t /*n*/,
+                             double* /*x*/,
+                             double* /*scratch*/,
+                             CudaContext* /*context*/) {
+  return {StatusCode::kUnsupported, "There is no NCCL."};
+}
+Status CudaCommunicator::Watch() { return {}; }
+
+#endif  // CERES_EXT_WITH_NCCL
+
+}  // namespace ceres_ext::kernels

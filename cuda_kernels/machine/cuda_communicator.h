@@ -1,0 +1,71 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Sums over ranks that each have a CUDA device, by NCCL. What NCCL does is to
+// copy: the sums are taken here, in the order of the ranks, so that the bits
+// are those of SumOverRanks of host memory, whatever NCCL chooses.
+// NCCL is opened at run time (cuda_libraries.h). Host-includable.
+#ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_COMMUNICATOR_H_
+#define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_COMMUNICATOR_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/communicator.h"
+#include "cuda_kernels/machine/cuda_context.h"
+
+namespace ceres_ext::kernels {
+
+// One rank's end. One thread at a time uses it.
+class CudaCommunicator {
+ public:
+  // That of the communicator, which keeps it for later calls; it is made where
+  // there is none, or none for this device. All ranks call this, and all get
+  // the same status. kUnsupported: a rank has no NCCL, or NCCL can't connect
+  // the devices, for example because two ranks have the same one.
+  static Status Get(Communicator* ranks,
+                    CudaContext* context,
+                    std::shared_ptr<CudaCommunicator>* communicator);
+  ~CudaCommunicator();
+  CudaCommunicator(const CudaCommunicator&) = delete;
+  CudaCommunicator& operator=(const CudaCommunicator&) = delete;
+
+  // Doubles of scratch for a sum of n values.
+  int64_t ScratchSize(int64_t n) const;
+  // x = the sum of x over all ranks, of device memory; queued on the context's
+  // stream.
+  Status Sum(int64_t n, double* x, double* scratch, CudaContext* context);
+
+  // For CudaContext::SetWatch: fails if another rank has aborted or ended, NCCL
+  // has failed, or a wait is longer than the ranks' time-out. Work that is
+  // queued then ends, and later calls fail.
+  Status Watch();
+  // A wait begins.
+  void BeginWait() { wait_begin_ = Clock::now(); }
+
+  // "NCCL 2.28.9".
+  const std::string& library() const { return library_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  class Handle;
+
+  CudaCommunicator(Communicator* ranks, int device);
+  // Until NCCL has done what it was asked for, or has failed.
+  Status WaitForNccl(const char* call, int result);
+  Status Fail(const std::string& message);
+
+  Communicator* const ranks_;
+  const int device_;
+  std::string library_;
+  std::unique_ptr<Handle> handle_;
+  std::string error_;
+  Clock::time_point wait_begin_ = Clock::now();
+  Clock::time_point failure_seen_ = Clock::time_point::max();
+};
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_COMMUNICATOR_H_
