@@ -17,6 +17,7 @@
 #include "ceres_ext/front/ranks.h"
 #include "ceres_ext/front/solve_parts.h"
 #include "ceres_ext/import/array_import.h"
+#include "ceres_ext/import/arrays_of_problem.h"
 #include "ceres_ext/import/problem_of_arrays.h"
 #include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/plan/solve_plan.h"
@@ -46,6 +47,44 @@ void CountTimeSince(double start, ceres::Solver::Summary* summary) {
       std::max(0.0, summary->total_time_in_seconds) + rest;
 }
 
+bool SolveByDevices(const ceres::Solver::Options& options,
+                    const Options& ext_options,
+                    const ArrayProblem& problem,
+                    KeptMachines* kept,
+                    Summary* summary,
+                    std::string* reason);
+
+// Solves by the devices of cuda_devices, as arrays. False, with a part of a
+// sentence in *reason, where one device, or the host, has to.
+bool SolveProblemByDevices(const ceres::Solver::Options& options,
+                           const Options& ext_options,
+                           ceres::Problem* problem,
+                           Summary* summary,
+                           std::string* reason) {
+  if (!CanSolve(options, ext_options, problem, reason) ||
+      !options.IsValid(reason) || problem == nullptr) {
+    return false;  // The solve by one says it.
+  }
+  if (options.update_state_every_iteration) {
+    *reason = "update_state_every_iteration is true";
+    return false;
+  }
+  BorrowedMachines machines(WithOneDevice(ext_options));
+  ArraysOfProblem arrays;
+  if (!arrays.Read(*problem, reason) || !SolveByDevices(options,
+                                                        ext_options,
+                                                        arrays.arrays(),
+                                                        machines.get(),
+                                                        summary,
+                                                        reason)) {
+    return false;
+  }
+  if (summary->IsSolutionUsable()) {
+    arrays.Write();
+  }
+  return true;
+}
+
 void Solve(const ceres::Solver::Options& options,
            const Options& ext_options,
            ceres::Problem* problem,
@@ -60,12 +99,30 @@ void Solve(const ceres::Solver::Options& options,
       summary->message = error;
       return false;
     }
+    std::string why_one;
+    Summary of_devices;
+    if (!ext_options.cuda_devices.empty() &&
+        SolveProblemByDevices(
+            options, ext_options, problem, &of_devices, &why_one)) {
+      CountTimeSince(start, &of_devices);
+      if (ext_summary != nullptr) {
+        *ext_summary = std::move(of_devices);
+      } else {
+        *summary = std::move(of_devices);
+      }
+      return true;
+    }
+    const Options of_one = WithOneDevice(ext_options);
     SolveAttempt attempt;
-    while (SolveOnce(
-        options, ext_options, &attempt, problem, summary, ext_summary)) {
+    while (
+        SolveOnce(options, of_one, &attempt, problem, summary, ext_summary)) {
       LOG(WARNING) << attempt.reason;
     }
-    if (!attempt.reason.empty()) {
+    if (!why_one.empty() && ext_summary != nullptr) {
+      ext_summary->path_reason +=
+          "; cuda_devices is not used, because " + AsClause(why_one);
+    }
+    if (!attempt.reason.empty() || !why_one.empty()) {
       CountTimeSince(start, summary);
     }
     return true;
@@ -455,7 +512,10 @@ bool StartDevice(const Options& ext_options, std::string* error) {
   return !failure.has_happened();
 }
 
-void ReleaseIdle() { BorrowedMachines::ReleaseIdle(); }
+void ReleaseIdle() {
+  BorrowedMachines::ReleaseIdle();
+  ReleaseIdleCommunicators();
+}
 
 bool Evaluate(const EvaluateOptions& options,
               const Options& ext_options,

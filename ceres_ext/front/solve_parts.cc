@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -27,7 +29,53 @@ void Merge(const DegenerateBlocks& of_rank, DegenerateBlocks* all) {
   all->count = count;
 }
 
+using Communicators = std::vector<std::unique_ptr<kernels::Communicator>>;
+
+// Communicators of ranks on devices that no solve has now, of the last solves:
+// to connect devices takes longer than many a solve.
+class IdleCommunicators {
+ public:
+  // Of the ranks on these devices; new ones where there are none.
+  static Communicators Take(const std::vector<int>& devices, int size) {
+    // A rank whose kernel hangs for so long will not come back.
+    constexpr std::chrono::minutes kTimeout{10};
+    IdleCommunicators& all = Get();
+    const std::lock_guard<std::mutex> lock(all.mutex_);
+    const auto found = all.idle_.find({devices, size});
+    if (found == all.idle_.end()) {
+      return kernels::MakeThreadCommunicators(size, kTimeout);
+    }
+    Communicators communicators = std::move(found->second);
+    all.idle_.erase(found);
+    return communicators;
+  }
+  static void Return(const std::vector<int>& devices,
+                     Communicators communicators) {
+    IdleCommunicators& all = Get();
+    const std::lock_guard<std::mutex> lock(all.mutex_);
+    const auto size = static_cast<int>(communicators.size());
+    all.idle_[{devices, size}] = std::move(communicators);
+  }
+  static void Release() {
+    IdleCommunicators& all = Get();
+    const std::lock_guard<std::mutex> lock(all.mutex_);
+    all.idle_.clear();
+  }
+
+ private:
+  // Never destroyed, since solves may run while the process exits.
+  static IdleCommunicators& Get() {
+    static IdleCommunicators* const all = new IdleCommunicators;
+    return *all;
+  }
+
+  std::mutex mutex_;
+  std::map<std::pair<std::vector<int>, int>, Communicators> idle_;
+};
+
 }  // namespace
+
+void ReleaseIdleCommunicators() { IdleCommunicators::Release(); }
 
 bool SolveParts(const ceres::Solver::Options& options,
                 const std::vector<Options>& of_ranks,
@@ -36,8 +84,6 @@ bool SolveParts(const ceres::Solver::Options& options,
                 const SolveRank& solve,
                 Summary* summary,
                 std::string* reason) {
-  // A rank whose kernel hangs for so long will not come back.
-  constexpr std::chrono::minutes kTimeout{10};
   const int own = FindOwnArray(problem);
   if (own < 0) {
     *reason =
@@ -47,8 +93,13 @@ bool SolveParts(const ceres::Solver::Options& options,
   }
   ArrayParts parts(&problem, own, static_cast<int>(of_ranks.size()), context);
   const auto size = static_cast<size_t>(parts.size());
-  const auto communicators =
-      kernels::MakeThreadCommunicators(parts.size(), kTimeout);
+  std::vector<int> devices;
+  for (size_t rank = 0; rank < size; ++rank) {
+    if (of_ranks[rank].device != DEVICE_HOST) {
+      devices.push_back(of_ranks[rank].cuda_device);
+    }
+  }
+  Communicators communicators = IdleCommunicators::Take(devices, parts.size());
   std::vector<Summary> summaries(size);
   const auto solve_rank = [&](size_t rank) {
     ceres::Solver::Options of_rank = options;
@@ -85,6 +136,12 @@ bool SolveParts(const ceres::Solver::Options& options,
   for (size_t rank = 1; rank < size; ++rank) {
     Merge(summaries[rank].degenerate_eliminated_blocks,
           &summaries[0].degenerate_eliminated_blocks);
+  }
+  if (!devices.empty() &&
+      std::all_of(summaries.begin(), summaries.end(), [](const Summary& s) {
+        return s.IsSolutionUsable();
+      })) {
+    IdleCommunicators::Return(devices, std::move(communicators));
   }
   *summary = std::move(summaries[0]);
   NameWorst(problem, &summary->degenerate_eliminated_blocks);

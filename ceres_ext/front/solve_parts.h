@@ -36,6 +36,9 @@ bool SolveParts(const ceres::Solver::Options& options,
                 Summary* summary,
                 std::string* reason);
 
+// Ends connections between devices that are kept for later solves.
+void ReleaseIdleCommunicators();
+
 }  // namespace ceres_ext
 
 #endif  // CERES_EXT_FRONT_SOLVE_PARTS_H_

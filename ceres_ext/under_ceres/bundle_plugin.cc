@@ -170,8 +170,8 @@ bool BundlePlugin::Take(PreprocessedProblem* pp) {
   }
   if (has_devices_) {
     record_.path_reason +=
-        "; cuda_devices is not used, because the problem is a ceres::Problem "
-        "and not one of arrays";
+        "; cuda_devices is not used, because the program calls ceres::Solve "
+        "itself; ceres_ext::Solve takes several devices";
   }
   if (options_.communicator != nullptr) {
     record_.path_reason +=

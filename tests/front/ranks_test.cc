@@ -20,12 +20,15 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres/normal_prior.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/communicator.h"
 #include "ceres_ext/front/array_parts.h"
 #include "ceres_ext/front/solve_parts.h"
+#include "ceres_ext/import/arrays_of_problem.h"
+#include "ceres_ext/import/problem_of_arrays.h"
 #include "ceres_ext/solve.h"
 #include "glog/logging.h"
 #include "gmock/gmock.h"
@@ -646,6 +649,60 @@ TEST(RandomRanks, SolveAsOneDoes) {
   EXPECT_GE(num_close, num_solved - num_solved / 20 - 1);
 }
 
+// A ceres::Problem of any kind as arrays: the same cost where both start, and
+// where a solve of the arrays ends.
+TEST(ArraysOfProblem, SayTheSame) {
+  int num_read = 0;
+  ForEachCase(100, [&](Random* random) {
+    RandomArrays given(random);
+    SCOPED_TRACE(given.Describe());
+    ProblemOfArrays of_given(*given.problem());
+    ceres::Problem* const problem = of_given.problem();
+    double cost = 0.0;
+    if (!problem->Evaluate({}, &cost, nullptr, nullptr, nullptr)) {
+      return;
+    }
+    ArraysOfProblem arrays;
+    std::string reason;
+    if (!arrays.Read(*problem, &reason)) {
+      // Each weight is a loss.
+      EXPECT_THAT(reason, HasSubstr("types, losses and sizes"));
+      return;
+    }
+    ceres::Solver::Options options;
+    options.max_num_iterations = 2;
+    options.logging_type = ceres::SILENT;
+    ArrayProblem read = arrays.arrays();
+    Summary summary;
+    ceres_ext::Solve(options, RankProblem::OnHost(), &read, &summary);
+    if (!summary.IsSolutionUsable()) {
+      return;
+    }
+    ++num_read;
+    // Sums of residual blocks in another order.
+    const double rounding = 1e-13 * problem->NumResidualBlocks();
+    EXPECT_NEAR(summary.initial_cost, cost, rounding * cost);
+    EXPECT_EQ(summary.num_residuals, problem->NumResiduals());
+    arrays.Write();
+    ASSERT_TRUE(problem->Evaluate({}, &cost, nullptr, nullptr, nullptr));
+    EXPECT_NEAR(summary.final_cost, cost, rounding * cost);
+  });
+  EXPECT_GT(num_read, 0);
+}
+
+TEST(ArraysOfProblem, SaysWhatArraysCannot) {
+  double x[2] = {1.0, 2.0};
+  ceres::Problem problem;
+  problem.AddResidualBlock(new ceres::NormalPrior(ceres::Matrix::Identity(2, 2),
+                                                  ceres::Vector::Zero(2)),
+                           nullptr,
+                           x);
+  problem.SetParameterLowerBound(x, 1, 0.0);
+  std::string reason;
+  EXPECT_FALSE(ArraysOfProblem().Read(problem, &reason));
+  EXPECT_EQ(reason, "a parameter block has bounds");
+}
+
 TEST_F(RanksTest, DevicesAreNamed) {
   Options options;
   std::string error;
@@ -676,6 +733,14 @@ TEST_F(RanksTest, DevicesAreNamed) {
   options.device = DEVICE_AUTO;
   options.cuda_devices = "1000+1001";
   ceres_ext::Solve(SomeOptions(Case()), options, &part.problem, &part.summary);
+  EXPECT_TRUE(part.summary.IsSolutionUsable());
+  EXPECT_THAT(part.summary.path_reason,
+              HasSubstr("because there is no CUDA device 1000"));
+
+  // So does that of a ceres::Problem, and of a batch.
+  ProblemOfArrays of_arrays(part.problem);
+  ceres_ext::Solve(
+      SomeOptions(Case()), options, of_arrays.problem(), &part.summary);
   EXPECT_TRUE(part.summary.IsSolutionUsable());
   EXPECT_THAT(part.summary.path_reason,
               HasSubstr("because there is no CUDA device 1000"));

@@ -1,0 +1,143 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/import/arrays_of_problem.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <typeindex>
+#include <typeinfo>
+#include <unordered_map>
+
+namespace ceres_ext {
+namespace {
+
+// A problem whose residual blocks are of more kinds has a loss, or a type, for
+// each of them: as arrays it would only be slow.
+constexpr size_t kMostArrays = 256;
+
+bool HasBounds(const ceres::Problem& problem, const double* block, int size) {
+  for (int e = 0; e < size; ++e) {
+    if (problem.GetParameterLowerBound(block, e) >
+            -std::numeric_limits<double>::max() ||
+        problem.GetParameterUpperBound(block, e) <
+            std::numeric_limits<double>::max()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool ArraysOfProblem::Read(const ceres::Problem& problem, std::string* reason) {
+  struct Place {
+    int array = 0;
+    int32_t block = 0;
+  };
+  if (problem.options().evaluation_callback != nullptr) {
+    *reason = "the problem has an evaluation callback";
+    return false;
+  }
+  std::vector<ceres::ResidualBlockId> all;
+  problem.GetResidualBlocks(&all);
+  std::unordered_map<const double*, Place> places;
+  places.reserve(static_cast<size_t>(problem.NumParameterBlocks()));
+  std::map<std::tuple<std::type_index, int, int>, int> array_of_role;
+  using Kind = std::
+      tuple<std::type_index, int, const ceres::LossFunction*, std::vector<int>>;
+  std::map<Kind, size_t> rows_of_kind;
+  std::vector<double*> blocks;
+  std::vector<int32_t> numbers;
+  for (const ceres::ResidualBlockId row : all) {
+    // Solves call functions that do not change them.
+    auto* const cost_function = const_cast<ceres::CostFunction*>(
+        problem.GetCostFunctionForResidualBlock(row));
+    auto* const loss = const_cast<ceres::LossFunction*>(
+        problem.GetLossFunctionForResidualBlock(row));
+    const std::type_index type(typeid(*cost_function));
+    problem.GetParameterBlocksForResidualBlock(row, &blocks);
+    Kind kind(type, cost_function->num_residuals(), loss, {});
+    numbers.clear();
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      const auto [place, is_new] = places.try_emplace(blocks[b]);
+      if (is_new) {
+        const int size = problem.ParameterBlockSize(blocks[b]);
+        if (HasBounds(problem, blocks[b], size)) {
+          *reason = "a parameter block has bounds";
+          return false;
+        }
+        const auto [role, is_new_role] =
+            array_of_role.try_emplace({type, static_cast<int>(b), size},
+                                      static_cast<int>(blocks_.size()));
+        if (is_new_role) {
+          blocks_.push_back(std::make_unique<Blocks>());
+          blocks_.back()->size = size;
+        }
+        Blocks& array = *blocks_[static_cast<size_t>(role->second)];
+        place->second = {role->second,
+                         static_cast<int32_t>(array.places.size())};
+        array.places.push_back(blocks[b]);
+        array.values.insert(array.values.end(), blocks[b], blocks[b] + size);
+        array.manifolds.push_back(
+            const_cast<ceres::Manifold*>(problem.GetManifold(blocks[b])));
+        array.is_constant.push_back(
+            problem.IsParameterBlockConstant(blocks[b]) ? 1 : 0);
+      }
+      std::get<3>(kind).push_back(place->second.array);
+      numbers.push_back(place->second.block);
+    }
+    const auto [known, is_new] = rows_of_kind.try_emplace(kind, rows_.size());
+    if (is_new) {
+      if (rows_.size() == kMostArrays) {
+        *reason = "its residual blocks are of more than " +
+                  std::to_string(kMostArrays) + " types, losses and sizes";
+        return false;
+      }
+      rows_.push_back(std::make_unique<Rows>());
+      rows_.back()->arrays = std::get<3>(kind);
+      rows_.back()->loss = loss;
+      rows_.back()->blocks.resize(blocks.size());
+    }
+    Rows& rows = *rows_[known->second];
+    rows.cost_functions.push_back(cost_function);
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      rows.blocks[b].push_back(numbers[b]);
+    }
+  }
+  for (const auto& array : blocks_) {
+    ArrayProblem::Parameters parameters;
+    parameters.values = array->values.data();
+    parameters.num_blocks = static_cast<int64_t>(array->places.size());
+    parameters.size = array->size;
+    parameters.manifolds = array->manifolds.data();
+    parameters.is_constant = array->is_constant.data();
+    arrays_.AddParameters(parameters);
+  }
+  for (const auto& rows : rows_) {
+    ArrayProblem::Residuals residuals;
+    residuals.num_blocks = static_cast<int64_t>(rows->cost_functions.size());
+    for (size_t b = 0; b < rows->arrays.size(); ++b) {
+      residuals.blocks.push_back({rows->arrays[b], rows->blocks[b].data()});
+    }
+    residuals.loss = rows->loss;
+    residuals.cost_functions = rows->cost_functions.data();
+    arrays_.AddResiduals(residuals);
+  }
+  return true;
+}
+
+void ArraysOfProblem::Write() const {
+  for (const auto& array : blocks_) {
+    const auto size = static_cast<size_t>(array->size);
+    for (size_t i = 0; i < array->places.size(); ++i) {
+      if (array->is_constant[i] == 0) {
+        std::copy_n(array->values.data() + i * size, size, array->places[i]);
+      }
+    }
+  }
+}
+
+}  // namespace ceres_ext

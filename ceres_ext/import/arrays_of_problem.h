@@ -1,0 +1,64 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// A ceres::Problem as a problem of arrays (ceres_ext/array_problem.h), which
+// can be cut into parts. Values are copied, cost functions, losses and
+// manifolds are referred to.
+
+#ifndef CERES_EXT_IMPORT_ARRAYS_OF_PROBLEM_H_
+#define CERES_EXT_IMPORT_ARRAYS_OF_PROBLEM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres/cost_function.h"
+#include "ceres/loss_function.h"
+#include "ceres/manifold.h"
+#include "ceres/problem.h"
+#include "ceres_ext/array_problem.h"
+
+namespace ceres_ext {
+
+class ArraysOfProblem {
+ public:
+  ArraysOfProblem() = default;
+  ArraysOfProblem(const ArraysOfProblem&) = delete;
+  ArraysOfProblem& operator=(const ArraysOfProblem&) = delete;
+
+  // Once. Parameter blocks of one size that take the same place in their first
+  // residual block, of the same type, become an array; residual blocks of one
+  // type, loss and choice of arrays do. Blocks without a residual block are
+  // left out. False, with a clause in *reason, if arrays can't say what the
+  // problem does. The problem outlives this object. Throws std::bad_alloc.
+  bool Read(const ceres::Problem& problem, std::string* reason);
+
+  const ArrayProblem& arrays() const { return arrays_; }
+
+  // Copies the values of blocks that vary to the problem.
+  void Write() const;
+
+ private:
+  struct Blocks {
+    int size = 0;
+    std::vector<double*> places;  // in the problem
+    std::vector<double> values;
+    std::vector<ceres::Manifold*> manifolds;
+    std::vector<uint8_t> is_constant;
+  };
+  struct Rows {
+    std::vector<int> arrays;
+    ceres::LossFunction* loss = nullptr;
+    std::vector<std::vector<int32_t>> blocks;  // by place
+    std::vector<ceres::CostFunction*> cost_functions;
+  };
+
+  // Objects that arrays_ refers to.
+  std::vector<std::unique_ptr<Blocks>> blocks_;
+  std::vector<std::unique_ptr<Rows>> rows_;
+  ArrayProblem arrays_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_IMPORT_ARRAYS_OF_PROBLEM_H_
