@@ -51,6 +51,9 @@
 
 DEFINE_string(window, "W10,W20,W50", "Which windows.");
 DEFINE_string(machine, "cuda,host,stock", "Which solvers.");
+DEFINE_string(cuda_devices,
+              "",
+              "Several devices, as Options::cuda_devices: all, or 0+1.");
 DEFINE_int32(threads, 1, "Threads of the host.");
 DEFINE_int32(count, 0, "Windows in a batch; 0: 4096 W10, 2048 W20, 1024 W50.");
 DEFINE_int32(repeats, 5, "Batches.");
@@ -231,6 +234,7 @@ bool Solve(const ceres::Solver::Options& options,
            Run* run) {
   Options ext_options;
   ext_options.device = device;
+  ext_options.cuda_devices = FLAGS_cuda_devices;
   ext_options.fallback = FALLBACK_REFUSE;
   std::string error;
   const double begin = Seconds();
@@ -504,6 +508,7 @@ void Stream(const Size& size,
   capacity.num_submissions = kFlights;
   Options ext_options;
   ext_options.device = machine == "cuda" ? DEVICE_CUDA : DEVICE_HOST;
+  ext_options.cuda_devices = FLAGS_cuda_devices;
   ext_options.fallback = FALLBACK_REFUSE;
   std::string error;
   // Outlives the solver, which may have some in flight at the end.

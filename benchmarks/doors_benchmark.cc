@@ -50,6 +50,9 @@ DEFINE_int32(best_iterations,
              "Iterations of the longer solve for the best cost; 0: none.");
 DEFINE_int32(pcg_iterations, 100, "At most so many of PCG in a step.");
 DEFINE_string(device, "cuda", "cuda or host.");
+DEFINE_string(cuda_devices,
+              "",
+              "Several devices, as Options::cuda_devices: all, or 0+1.");
 DEFINE_string(jacobian, "recomputed", "auto, stored or recomputed.");
 DEFINE_string(cuda_graph, "auto", "auto, on or off.");
 DEFINE_string(precision, "double", "double or mixed.");
@@ -204,6 +207,8 @@ void Print(uint64_t seed, double best, const Solved& s) {
        {"door", s.door},
        {"path", SolvePathToString(summary.path)},
        {"device", summary.device},
+       {"cuda_devices", FLAGS_cuda_devices},
+       {"reason", summary.path_reason},
        {"build", Rounded(s.build_seconds)},
        {"context", Rounded(summary.context_time_in_seconds)},
        {"preprocessor", Rounded(summary.preprocessor_time_in_seconds)},
@@ -215,6 +220,7 @@ void Print(uint64_t seed, double best, const Solved& s) {
        {"to_0.1_percent", SecondsTo(summary, 1.001 * best, s.build_seconds)},
        {"iterations", static_cast<int>(summary.iterations.size()) - 1},
        {"pcg_iterations", summary.num_pcg_iterations},
+       {"pcg", Rounded(summary.pcg_time_in_seconds)},
        {"final_cost", summary.final_cost},
        {"best_cost", best},
        {"host_bytes", s.host_bytes},
@@ -241,6 +247,7 @@ bool RunSeed(uint64_t seed) {
 
   SolveBalOptions options = BenchmarkOptions();
   options.solver_options.max_linear_solver_iterations = FLAGS_pcg_iterations;
+  options.ext_options.cuda_devices = FLAGS_cuda_devices;
   if (!StringToDeviceType(FLAGS_device, &options.ext_options.device) ||
       !StringToJacobianType(FLAGS_jacobian, &options.ext_options.jacobian) ||
       !StringToPrecisionType(FLAGS_precision, &options.ext_options.precision) ||

@@ -3,6 +3,7 @@
 #include "ceres_ext/front/array_parts.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace ceres_ext {
@@ -31,6 +32,14 @@ int SlotOf(const ArrayProblem::Residuals& residuals, int array) {
   return found == residuals.blocks.end()
              ? kNone
              : static_cast<int>(found - residuals.blocks.begin());
+}
+
+// Memory that threads touch first.
+template <typename T>
+void Allocate(int64_t n, kernels::HostBuffer<T>* buffer) {
+  if (!buffer->Allocate(n).ok()) {
+    throw std::bad_alloc();
+  }
 }
 
 }  // namespace
@@ -144,6 +153,8 @@ std::vector<ArrayParts::Rows> ArrayParts::Deal(
       static_cast<size_t>((n + kRowsPerTask - 1) / kRowsPerTask);
   // By part and task: how many rows, and where they then begin.
   std::vector<int64_t> first(parts_.size() * num_tasks, 0);
+  // By part and task, the first row and the last.
+  std::vector<std::pair<int64_t, int64_t>> ends(first.size(), {n, -1});
   const auto for_each_task = [&](const auto& fn) {
     context_->ParallelFor(n, kRowsPerTask, [&](int64_t from, int64_t to) {
       fn(static_cast<size_t>(from / kRowsPerTask), from, to);
@@ -151,14 +162,30 @@ std::vector<ArrayParts::Rows> ArrayParts::Deal(
   };
   for_each_task([&](size_t task, int64_t from, int64_t to) {
     for (int64_t k = from; k < to; ++k) {
-      ++first[part_of(k) * num_tasks + task];
+      const size_t at = part_of(k) * num_tasks + task;
+      ++first[at];
+      ends[at] = {std::min(ends[at].first, k), k};
     }
   });
+  bool are_pieces = true;
   for (size_t i = 0; i < parts_.size(); ++i) {
+    int64_t last = -1;
+    rows[i].begin = n;
     for (size_t task = 0; task < num_tasks; ++task) {
-      rows[i].size += std::exchange(first[i * num_tasks + task], rows[i].size);
+      const size_t at = i * num_tasks + task;
+      rows[i].size += std::exchange(first[at], rows[i].size);
+      rows[i].begin = std::min(rows[i].begin, ends[at].first);
+      last = std::max(last, ends[at].second);
     }
-    rows[i].rows.resize(static_cast<size_t>(rows[i].size));
+    rows[i].is_listed =
+        rows[i].size > 0 && last - rows[i].begin != rows[i].size - 1;
+    if (rows[i].is_listed) {
+      are_pieces = false;
+      Allocate(rows[i].size, &rows[i].rows);
+    }
+  }
+  if (are_pieces) {
+    return rows;
   }
   for_each_task([&](size_t task, int64_t from, int64_t to) {
     std::vector<int64_t> next;
@@ -167,16 +194,11 @@ std::vector<ArrayParts::Rows> ArrayParts::Deal(
     }
     for (int64_t k = from; k < to; ++k) {
       const size_t i = part_of(k);
-      rows[i].rows[static_cast<size_t>(next[i]++)] = k;
+      if (rows[i].is_listed) {
+        rows[i].rows.data()[next[i]++] = k;
+      }
     }
   });
-  for (Rows& of_part : rows) {
-    if (of_part.size > 0 &&
-        of_part.rows.back() - of_part.rows.front() == of_part.size - 1) {
-      of_part.begin = of_part.rows.front();
-      of_part.rows = {};
-    }
-  }
   return rows;
 }
 
@@ -187,7 +209,7 @@ void ArrayParts::AddResiduals(const Residuals& residuals,
   if (rows.size == 0) {
     return;
   }
-  const bool in_one_piece = rows.rows.empty();
+  const bool in_one_piece = !rows.is_listed;
   Arrays* const arrays =
       part->arrays.emplace_back(std::make_unique<Arrays>()).get();
   Residuals of_part = residuals;
@@ -197,7 +219,7 @@ void ArrayParts::AddResiduals(const Residuals& residuals,
     if (from == nullptr || in_one_piece) {
       return from == nullptr ? from : from + values * rows.begin;
     }
-    own->resize(static_cast<size_t>(values * rows.size));
+    Allocate(values * rows.size, own);
     context_->ParallelFor(
         rows.size, kRowsPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t k = begin; k < end; ++k) {
@@ -215,12 +237,12 @@ void ArrayParts::AddResiduals(const Residuals& residuals,
       index.block += rows.begin;
       continue;
     }
-    std::vector<int32_t>* const own = &arrays->blocks[b];
-    own->resize(static_cast<size_t>(rows.size));
+    kernels::HostBuffer<int32_t>* const own = &arrays->blocks[b];
+    Allocate(rows.size, own);
     context_->ParallelFor(
         rows.size, kRowsPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t k = begin; k < end; ++k) {
-            (*own)[static_cast<size_t>(k)] = static_cast<int32_t>(
+            own->data()[k] = static_cast<int32_t>(
                 residuals.blocks[b].BlockOf(rows.Row(k)) - first);
           }
         });

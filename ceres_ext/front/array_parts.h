@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ceres_ext/array_problem.h"
+#include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
@@ -44,18 +45,21 @@ class ArrayParts {
 
   // The rows of one array of residual blocks that a part has.
   struct Rows {
-    int64_t begin = 0;  // in one piece, if rows is empty
+    int64_t begin = 0;  // in one piece, if they are not listed
     int64_t size = 0;
-    std::vector<int64_t> rows;
+    bool is_listed = false;
+    kernels::HostBuffer<int64_t> rows;
 
-    int64_t Row(int64_t k) const { return rows.empty() ? begin + k : rows[k]; }
+    int64_t Row(int64_t k) const {
+      return is_listed ? rows.data()[k] : begin + k;
+    }
   };
   // Arrays that a part has of its own.
   struct Arrays {
-    std::vector<std::vector<int32_t>> blocks;
-    std::vector<double> weights;
-    std::vector<char> constants;
-    std::vector<ceres::CostFunction*> cost_functions;
+    std::vector<kernels::HostBuffer<int32_t>> blocks;
+    kernels::HostBuffer<double> weights;
+    kernels::HostBuffer<char> constants;
+    kernels::HostBuffer<ceres::CostFunction*> cost_functions;
   };
   struct Part {
     ArrayProblem problem;

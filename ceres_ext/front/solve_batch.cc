@@ -879,7 +879,7 @@ bool RunWindowsByDevices(const ceres::Solver::Options& options,
         }
       } else {
         problem.is_window = true;
-        AssignOrShorten(part.reason, &problem.message);
+        AssignOrShorten(part.reason.c_str(), &problem.message);
       }
     }
     if (!part.summary.device.empty()) {

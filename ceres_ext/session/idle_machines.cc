@@ -4,8 +4,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -43,9 +45,17 @@ BorrowedMachines::BorrowedMachines(const Options& options) {
   Idle& all = idle();
   {
     const std::lock_guard<std::mutex> lock(all.mutex);
-    if (!all.machines.empty()) {
-      machines_ = std::move(all.machines.back());
-      all.machines.pop_back();
+    // The last ones of this device, or else of none.
+    for (const int device : {options.cuda_device, KeptMachines::kNoDevice}) {
+      const auto found = std::find_if(
+          all.machines.rbegin(), all.machines.rend(), [&](const auto& m) {
+            return m->device_number() == device;
+          });
+      if (found != all.machines.rend()) {
+        machines_ = std::move(*found);
+        all.machines.erase(std::next(found).base());
+        break;
+      }
     }
   }
   if (machines_ == nullptr) {
@@ -58,7 +68,11 @@ BorrowedMachines::~BorrowedMachines() {
     machines_->Rest(kMostIdleBytes);
     Idle& all = idle();
     const std::lock_guard<std::mutex> lock(all.mutex);
-    if (all.machines.size() < kMostIdle) {
+    const auto num_alike = std::count_if(
+        all.machines.begin(), all.machines.end(), [&](const auto& m) {
+          return m->device_number() == machines_->device_number();
+        });
+    if (num_alike < kMostIdle) {
       all.machines.push_back(std::move(machines_));
     }
   } catch (const std::exception&) {

@@ -23,12 +23,13 @@ namespace ceres_ext {
 // hands under a lock.
 class BorrowedMachines {
  public:
-  // Machines that were given back; what is kept of a device in all.
+  // Machines of one device that were given back; what is kept of each device.
   static constexpr int kMostIdle = 4;
   static constexpr int64_t kMostIdleBytes = int64_t{64} << 20;
 
-  // Those given back last; new ones where none are idle, and in a process that
-  // was forked. With a limit of memory none stay idle: it is the process's.
+  // Those of the options' device given back last; new ones where none are idle,
+  // and in a process that was forked. With a limit of memory none stay idle: it
+  // is the process's.
   explicit BorrowedMachines(const Options& options);
   // Returns them, except devices with a memory limit or with a caller's stream,
   // and at most kMostIdleBytes of memory.

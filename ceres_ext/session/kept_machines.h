@@ -154,6 +154,12 @@ class KeptMachines {
   // True if there may be a next session.
   bool is_for_several = false;
 
+  // That of the device; kNoDevice: there is none.
+  static constexpr int kNoDevice = -1;
+  int device_number() const {
+    return device_ == nullptr ? kNoDevice : device_->options.cuda_device;
+  }
+
  private:
   std::shared_ptr<Host> host_;
   std::shared_ptr<Device> device_;

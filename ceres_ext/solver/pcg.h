@@ -133,8 +133,17 @@ kernels::Status ConjugateGradients(const StepOptions& options,
       CERES_EXT_RETURN_IF_ERROR(finish());
       return machine->ReadScalars(v.scalars, scalars);
     }
+    bool should_poll = machine->ShouldPoll(i);
+    if (v.waits_for_ranks && machine->published_scalars() != nullptr) {
+      // All ranks queue as many iterations, so they look at an iteration that
+      // is over on all of them: that behind the event that ShouldPoll waits
+      // for, not one that may just be over.
+      should_poll = i >= kernels::kNumPublishedPcg - 1 &&
+                    PcgHasEnded(machine->published_scalars() +
+                                i % kernels::kNumPublishedPcg);
+    }
     // Steps after the end do nothing, and max_num_iterations is an end.
-    if (i >= options.max_num_iterations || machine->ShouldPoll(i)) {
+    if (i >= options.max_num_iterations || should_poll) {
       CERES_EXT_RETURN_IF_ERROR(machine->ReadScalars(v.scalars, scalars));
       if (scalars->end != kernels::PcgEnd::kRunning) {
         return finish();

@@ -187,6 +187,7 @@ Status CudaCommunicator::Sum(int64_t n,
   }
   const int size = ranks_->size();
   const cudaStream_t stream = context->stream();
+  CERES_EXT_RETURN_IF_ERROR(Meet());
   if (size <= kMostDirect) {
     CERES_EXT_NCCL(ncclAllGather,
                    x,
@@ -232,6 +233,19 @@ Status CudaCommunicator::Sum(int64_t n,
                  handle_->communicator,
                  stream);
   return context->CopyOnDevice(x, padded, n * kBytes);
+}
+
+// All ranks come here before any of them queues what waits for the others. What
+// a rank does before, such as the first launch of a kernel, or memory that it
+// takes or frees, may wait for devices that can use its memory, and these must
+// not yet wait for it.
+Status CudaCommunicator::Meet() {
+  const char mine = 0;
+  all_.resize(static_cast<size_t>(ranks_->size()));
+  std::string error;
+  return ranks_->AllGather(&mine, sizeof(mine), all_.data(), &error)
+             ? Status()
+             : Fail(error);
 }
 
 Status CudaCommunicator::WaitForNccl(const char* call, int result) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/communicator.h"
@@ -53,6 +54,8 @@ class CudaCommunicator {
   class Handle;
 
   CudaCommunicator(Communicator* ranks, int device);
+  // Until all ranks are here.
+  Status Meet();
   // Until NCCL has done what it was asked for, or has failed.
   Status WaitForNccl(const char* call, int result);
   Status Fail(const std::string& message);
@@ -62,6 +65,7 @@ class CudaCommunicator {
   std::string library_;
   std::unique_ptr<Handle> handle_;
   std::string error_;
+  std::vector<char> all_;
   Clock::time_point wait_begin_ = Clock::now();
   Clock::time_point failure_seen_ = Clock::time_point::max();
 };
