@@ -215,9 +215,10 @@ struct Options {
 
   // The number of the device, 0 or more, for DEVICE_AUTO and DEVICE_CUDA.
   int cuda_device = 0;
-  // Several devices that solve a problem of arrays together, each a part of its
-  // points: "0+1", or "all". Empty: cuda_device alone. Everything else is
-  // solved by the first, and Summary::path_reason says why (docs/scale.md).
+  // Several devices that solve a problem together, each a part of its points,
+  // or a batch, each some of its problems: "0+1", or "all". Empty: cuda_device
+  // alone. Everything else is solved by the first, and Summary::path_reason
+  // says why (docs/scale.md).
   // Callbacks are called by the calling thread.
   std::string cuda_devices;
 

@@ -235,7 +235,7 @@ const std::vector<OptionRow>& OptionTable() {
     {"cuda_device", &Options::cuda_device, kSolver,
      "The number of the CUDA device."},
     {"cuda_devices", &Options::cuda_devices, kSolver,
-     "Several CUDA devices that solve a problem of arrays together, 0+1 or "
+     "Several CUDA devices that solve a problem or a batch together, 0+1 or "
      "all; cuda_device alone if empty."},
     {"cuda_memory_limit_bytes", &Options::cuda_memory_limit_bytes, kSolver,
      "Most bytes that all solves of the process may hold on the device at "

@@ -35,7 +35,7 @@ using Communicators = std::vector<std::unique_ptr<kernels::Communicator>>;
 // to connect devices takes longer than many a solve.
 class IdleCommunicators {
  public:
-  // Of the ranks on these devices; new ones where there are none.
+  // Those that ranks on these devices had; new ones where there are none.
   static Communicators Take(const std::vector<int>& devices, int size) {
     // A rank whose kernel hangs for so long will not come back.
     constexpr std::chrono::minutes kTimeout{10};

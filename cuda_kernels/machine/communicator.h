@@ -61,7 +61,7 @@ class Communicator {
  private:
   friend class CudaCommunicator;
 
-  // What devices keep from one solve to the next.
+  // The devices keep it from one solve to the next.
   std::shared_ptr<CudaCommunicator> of_device_;
 };
 

@@ -46,7 +46,7 @@ Status SumOfRanks(int64_t n,
   return ForEach("SumOfRanks", n, stream, SumOfParts{n, size, parts, sum});
 }
 
-// What a rank says before all connect.
+// The message of a rank before all connect.
 struct Opening {
   int32_t has_nccl = 0;
   ncclUniqueId id = {};
@@ -235,10 +235,9 @@ Status CudaCommunicator::Sum(int64_t n,
   return context->CopyOnDevice(x, padded, n * kBytes);
 }
 
-// All ranks come here before any of them queues what waits for the others. What
-// a rank does before, such as the first launch of a kernel, or memory that it
-// takes or frees, may wait for devices that can use its memory, and these must
-// not yet wait for it.
+// All ranks come here before any of them queues work that waits for the others.
+// The first launch of a kernel, and memory that a rank takes or frees, may wait
+// for devices that can use its memory, and these must not yet wait for it.
 Status CudaCommunicator::Meet() {
   const char mine = 0;
   all_.resize(static_cast<size_t>(ranks_->size()));

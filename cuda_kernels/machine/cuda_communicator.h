@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Sums over ranks that each have a CUDA device, by NCCL. What NCCL does is to
-// copy: the sums are taken here, in the order of the ranks, so that the bits
-// are those of SumOverRanks of host memory, whatever NCCL chooses.
+// Sums over ranks that each have a CUDA device, by NCCL. It only copies: the
+// sums are taken here, in the order of the ranks, so that the bits are those of
+// SumOverRanks of host memory, by whatever way it copies.
 // NCCL is opened at run time (cuda_libraries.h). Host-includable.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_COMMUNICATOR_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_COMMUNICATOR_H_
