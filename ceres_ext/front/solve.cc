@@ -69,7 +69,7 @@ bool SolveProblemByDevices(const ceres::Solver::Options& options,
     *reason = "update_state_every_iteration is true";
     return false;
   }
-  BorrowedMachines machines(WithOneDevice(ext_options));
+  BorrowedMachines machines(ext_options);
   ArraysOfProblem arrays;
   if (!arrays.Read(*problem, reason) || !SolveByDevices(options,
                                                         ext_options,

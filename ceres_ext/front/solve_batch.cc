@@ -1001,7 +1001,7 @@ bool SolveBatch(const ceres::Solver::Options& options,
       return false;
     }
     const Options of_one = WithOneDevice(ext_options);
-    BorrowedMachines machines(of_one);
+    BorrowedMachines machines(ext_options);
     if (!IsValidBatch(
             *batch, machines->host_context(options.num_threads), reason)) {
       return false;
@@ -1052,7 +1052,7 @@ bool SolveBatch(const ceres::Solver::Options& options,
     const Clock clock;
     Prepare(0, summary, full_summaries);
     const Options of_one = WithOneDevice(ext_options);
-    BorrowedMachines machines(of_one);
+    BorrowedMachines machines(ext_options);
     kernels::HostContext* const context =
         machines->host_context(options.num_threads);
     BatchOfProblems batches(&problems, context);

@@ -45,8 +45,11 @@ BorrowedMachines::BorrowedMachines(const Options& options) {
   Idle& all = idle();
   {
     const std::lock_guard<std::mutex> lock(all.mutex);
-    // The last ones of this device, or else of none.
-    for (const int device : {options.cuda_device, KeptMachines::kNoDevice}) {
+    // The last ones of this device, or else of none. Several devices have
+    // machines of their own, beside these.
+    const int wanted = options.cuda_devices.empty() ? options.cuda_device
+                                                    : KeptMachines::kNoDevice;
+    for (const int device : {wanted, KeptMachines::kNoDevice}) {
       const auto found = std::find_if(
           all.machines.rbegin(), all.machines.rend(), [&](const auto& m) {
             return m->device_number() == device;
