@@ -42,7 +42,7 @@ for ((run = 1; run <= times; ++run)); do
     echo "run $run: mpirun ended with 0 although a rank was killed" >&2
     exit 1
   fi
-  # Those that nobody has waited for are not there any more either.
+  # A zombie, whose parent has ended, has ended too.
   for rank in "${ranks[@]}"; do
     for ((i = 0; i < 100; ++i)); do
       [[ "$(ps -o stat= -p "$rank" || true)" =~ ^[^Z] ]] || break
