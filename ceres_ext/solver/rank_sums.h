@@ -140,7 +140,8 @@ class RankSums {
   }
 
  private:
-  static constexpr bool kIsHost = std::is_same_v<Machine, kernels::HostMachine>;
+  static constexpr bool kIsHost =
+      std::is_base_of_v<kernels::HostMachine, Machine>;
 
   struct Record {
     int32_t code = 0;
