@@ -14,6 +14,7 @@
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/import/problem_of_arrays.h"
+#include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/plan/solve_plan.h"
 #include "ceres_ext/session/known_facts.h"
 #include "ceres_ext/session/session.h"
@@ -263,7 +264,7 @@ bool EvaluateDeviceArrays(const EvaluateOptions& options,
 }  // namespace
 
 bool EvaluateArrays(const EvaluateOptions& options,
-                    const Options& ext_options,
+                    const Options& given_options,
                     const ArrayProblem& problem,
                     KeptMachines* kept,
                     double* cost,
@@ -273,13 +274,14 @@ bool EvaluateArrays(const EvaluateOptions& options,
   error->clear();
   Failure failure;
   const bool ok = failure.Guard(false, [&] {
-    if (!ext_options.IsValid(error)) {
+    if (!given_options.IsValid(error)) {
       *error = "ceres_ext::Options is not valid: " + *error;
       return false;
     }
-    if (!HasNoRanks(ext_options, "an evaluation", error)) {
+    if (!HasNoRanks(given_options, "an evaluation", error)) {
       return false;
     }
+    const Options ext_options = WithOneDevice(given_options);
     if (options.num_threads < 1) {
       *error = "EvaluateOptions::num_threads is " +
                std::to_string(options.num_threads) + "; expected 1 or more";

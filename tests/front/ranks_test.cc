@@ -25,6 +25,7 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/communicator.h"
+#include "ceres_ext/covariance.h"
 #include "ceres_ext/front/array_parts.h"
 #include "ceres_ext/front/solve_parts.h"
 #include "ceres_ext/import/arrays_of_problem.h"
@@ -268,6 +269,12 @@ TEST_F(RanksTest, WhatHasNoRanksSaysSo) {
                         nullptr,
                         &error));
   EXPECT_THAT(error, HasSubstr("an evaluation is not solved by"));
+  CovarianceOptions covariance_options;
+  covariance_options.ext = ext_options;
+  Covariance covariance(covariance_options);
+  EXPECT_FALSE(covariance.Compute(std::vector<const double*>(), &problem));
+  EXPECT_THAT(covariance.summary().message,
+              HasSubstr("a covariance is not computed by several ranks"));
 }
 
 // Counts calls and ends the solve with one of them.
