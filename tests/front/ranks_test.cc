@@ -273,7 +273,7 @@ TEST_F(RanksTest, WhatHasNoRanksSaysSo) {
   covariance_options.ext = ext_options;
   Covariance covariance(covariance_options);
   EXPECT_FALSE(covariance.Compute(std::vector<const double*>(), &problem));
-  EXPECT_THAT(covariance.summary().message,
+  EXPECT_THAT(covariance.error(),
               HasSubstr("a covariance is not computed by several ranks"));
 }
 
