@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -22,7 +23,7 @@ namespace ceres_ext::kernels {
 namespace {
 
 const SharedLibrary kExpected{
-    "cuTest", 7, "TestGetProperty", {"TestFunction", "TestOtherFunction"}};
+    "cuTest", 7, "TestGetProperty", {"TestFunction", "TestOtherFunction"}, ""};
 const std::string kBegin = "cuTest of version 7 was expected and not found: ";
 
 // One of the libraries made for this test.
@@ -90,6 +91,31 @@ TEST_F(CudaLibraries, AsExpected) {
   ExpectOpens({Library("cutest")});  // which is open
   // By a name, as the dynamic linker knows it; the environment is the test's.
   ExpectOpens({"libcutest.so.7"});
+}
+
+// A version in one number, as NCCL says it.
+TEST_F(CudaLibraries, OneNumber) {
+  SharedLibrary expected = kExpected;
+  expected.get_property = "";
+  expected.get_version = "TestGetVersion";
+  std::vector<void*> functions;
+  std::string found;
+  Status status =
+      OpenSharedLibrary(expected, {Library("cutest")}, &functions, &found);
+  EXPECT_TRUE(status.ok()) << status.message;
+  EXPECT_EQ(found, "cuTest 7.12.4");
+  for (const auto& [name, why] :
+       {std::pair<std::string, std::string>("cutest_version_8",
+                                            "is of version 8"),
+        {"cutest_silent", "does not say its version"}}) {
+    status = OpenSharedLibrary(expected, {Library(name)}, &functions, &found);
+    EXPECT_EQ(status.code, StatusCode::kUnsupported);
+    EXPECT_NE(status.message.find(why), std::string::npos) << status.message;
+  }
+  expected.get_version = "TestGetNothing";
+  status = OpenSharedLibrary(expected, {Library("cutest")}, &functions, &found);
+  EXPECT_NE(status.message.find("lacks TestGetNothing"), std::string::npos)
+      << status.message;
 }
 
 TEST_F(CudaLibraries, Absent) {

@@ -23,6 +23,11 @@ int TestGetProperty(int property, int* value) {
 }
 #endif
 
+int TestGetVersion(int* version) {
+  *version = 10000 * TEST_MAJOR_VERSION + 1204;
+  return TEST_STATUS;
+}
+
 int TestOtherFunction() { return 1; }
 
 #ifdef TEST_UNDEFINED
