@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,23 +100,30 @@ void Solve(const ceres::Solver::Options& options,
       summary->message = error;
       return false;
     }
+    // Without several devices nothing here takes memory.
     std::string why_one;
-    Summary of_devices;
-    if (!ext_options.cuda_devices.empty() &&
-        SolveProblemByDevices(
-            options, ext_options, problem, &of_devices, &why_one)) {
-      CountTimeSince(start, &of_devices);
-      if (ext_summary != nullptr) {
-        *ext_summary = std::move(of_devices);
-      } else {
-        *summary = std::move(of_devices);
+    std::optional<Options> of_one;
+    if (!ext_options.cuda_devices.empty()) {
+      Summary of_devices;
+      if (SolveProblemByDevices(
+              options, ext_options, problem, &of_devices, &why_one)) {
+        CountTimeSince(start, &of_devices);
+        if (ext_summary != nullptr) {
+          *ext_summary = std::move(of_devices);
+        } else {
+          *summary = std::move(of_devices);
+        }
+        return true;
       }
-      return true;
+      of_one = WithOneDevice(ext_options);
     }
-    const Options of_one = WithOneDevice(ext_options);
     SolveAttempt attempt;
-    while (
-        SolveOnce(options, of_one, &attempt, problem, summary, ext_summary)) {
+    while (SolveOnce(options,
+                     of_one.has_value() ? *of_one : ext_options,
+                     &attempt,
+                     problem,
+                     summary,
+                     ext_summary)) {
       LOG(WARNING) << attempt.reason;
     }
     if (!why_one.empty() && ext_summary != nullptr) {
