@@ -229,18 +229,8 @@ void Print(uint64_t seed, double best, const Solved& s) {
 }
 
 bool RunSeed(uint64_t seed) {
-  SyntheticOptions synthetic;
-  if (!FindBalSize(FLAGS_like, &synthetic)) {
-    std::fprintf(stderr, "--like=%s is unknown\n", FLAGS_like.c_str());
-    return false;
-  }
-  synthetic.seed = seed;
-  synthetic.outlier_fraction = FLAGS_outlier_fraction;
-  synthetic.num_cameras *= FLAGS_scale;
-  synthetic.num_points *= FLAGS_scale;
-  synthetic.num_observations *= FLAGS_scale;
   BalProblem start;
-  if (!GenerateStart(synthetic, &start)) {
+  if (!GenerateStartLike(FLAGS_scale, FLAGS_outlier_fraction, seed, &start)) {
     return false;
   }
   BalProblem problem = start;

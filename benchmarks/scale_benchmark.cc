@@ -69,18 +69,8 @@ BalProblem PartOf(const BalProblem& all, int rank, int size) {
 }
 
 bool RunSeed(uint64_t seed) {
-  SyntheticOptions synthetic;
-  if (!FindBalSize(FLAGS_like, &synthetic)) {
-    std::fprintf(stderr, "--like=%s is unknown\n", FLAGS_like.c_str());
-    return false;
-  }
-  synthetic.seed = seed;
-  synthetic.outlier_fraction = 0.0;
-  synthetic.num_cameras *= FLAGS_scale;
-  synthetic.num_points *= FLAGS_scale;
-  synthetic.num_observations *= FLAGS_scale;
   BalProblem start;
-  if (!GenerateStart(synthetic, &start)) {
+  if (!GenerateStartLike(FLAGS_scale, 0.0, seed, &start)) {
     return false;
   }
   MpiCommunicator communicator(MPI_COMM_WORLD);

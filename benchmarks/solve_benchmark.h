@@ -106,6 +106,24 @@ inline bool GenerateStart(SyntheticOptions options, BalProblem* start) {
   return true;
 }
 
+// The same of the size of --like, `scale` times as large.
+inline bool GenerateStartLike(double scale,
+                              double outlier_fraction,
+                              uint64_t seed,
+                              BalProblem* start) {
+  SyntheticOptions options;
+  if (!FindBalSize(FLAGS_like, &options)) {
+    std::fprintf(stderr, "--like=%s is unknown\n", FLAGS_like.c_str());
+    return false;
+  }
+  options.seed = seed;
+  options.outlier_fraction = outlier_fraction;
+  options.num_cameras *= scale;
+  options.num_points *= scale;
+  options.num_observations *= scale;
+  return GenerateStart(options, start);
+}
+
 // Sets *problem, a copy of `start` that was solved, back to it: in place, in
 // memory that was touched before.
 inline void Restore(const BalProblem& start, BalProblem* problem) {

@@ -4,28 +4,16 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <unordered_map>
 #include <utility>
 
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/blocks/loss_model.h"
+#include "ceres_ext/import/arrays_of_problem.h"
 #include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
 namespace {
-
-bool HasBounds(const ceres::Problem& problem, const double* block, int size) {
-  for (int e = 0; e < size; ++e) {
-    if (problem.GetParameterLowerBound(block, e) >
-            -std::numeric_limits<double>::max() ||
-        problem.GetParameterUpperBound(block, e) <
-            std::numeric_limits<double>::max()) {
-      return true;
-    }
-  }
-  return false;
-}
 
 // The number of a block among those of its role, by address.
 int32_t NumberOf(const ceres::Problem& problem,
@@ -81,7 +69,7 @@ std::string ReadOne(const ceres::Problem& problem, ReadProblem* read) {
   }
   for (const auto& of_role : {read->cameras, read->points}) {
     for (const double* const block : of_role.values) {
-      if (HasBounds(problem, block, problem.ParameterBlockSize(block))) {
+      if (HasBounds(problem, block)) {
         return "a parameter block has bounds";
       }
     }

@@ -18,7 +18,10 @@ namespace {
 // each of them: as arrays it would only be slow.
 constexpr size_t kMostArrays = 256;
 
-bool HasBounds(const ceres::Problem& problem, const double* block, int size) {
+}  // namespace
+
+bool HasBounds(const ceres::Problem& problem, const double* block) {
+  const int size = problem.ParameterBlockSize(block);
   for (int e = 0; e < size; ++e) {
     if (problem.GetParameterLowerBound(block, e) >
             -std::numeric_limits<double>::max() ||
@@ -29,8 +32,6 @@ bool HasBounds(const ceres::Problem& problem, const double* block, int size) {
   }
   return false;
 }
-
-}  // namespace
 
 bool ArraysOfProblem::Read(const ceres::Problem& problem, std::string* reason) {
   struct Place {
@@ -65,7 +66,7 @@ bool ArraysOfProblem::Read(const ceres::Problem& problem, std::string* reason) {
       const auto [place, is_new] = places.try_emplace(blocks[b]);
       if (is_new) {
         const int size = problem.ParameterBlockSize(blocks[b]);
-        if (HasBounds(problem, blocks[b], size)) {
+        if (HasBounds(problem, blocks[b])) {
           *reason = "a parameter block has bounds";
           return false;
         }

@@ -20,6 +20,9 @@
 
 namespace ceres_ext {
 
+// True if a value of the block has a lower or an upper bound.
+bool HasBounds(const ceres::Problem& problem, const double* block);
+
 class ArraysOfProblem {
  public:
   ArraysOfProblem() = default;

@@ -36,7 +36,7 @@ struct PcgVectors {
   double* z = nullptr;  // also q
   // Whether x holds what PCG starts from; else it starts from zero.
   bool x_is_given = false;
-  // The operator waits for other ranks on the host, so that iterations can't be
+  // The operator meets other ranks on the host, so that iterations can't be
   // recorded.
   bool waits_for_ranks = false;
   // model_constant is read where per_solve.use_model_cost.
@@ -123,6 +123,18 @@ kernels::Status ConjugateGradients(const StepOptions& options,
     return Run(residual, machine);
   };
 
+  const auto should_poll = [&](int i) {
+    const bool may_have_ended = machine->ShouldPoll(i);
+    const kernels::PcgScalars* const published = machine->published_scalars();
+    if (!v.waits_for_ranks || published == nullptr) {
+      return may_have_ended;
+    }
+    // All ranks queue as many iterations, so they look at an iteration that is
+    // over on all of them: that behind the event that ShouldPoll waits for, not
+    // one that may just be over.
+    return i >= kernels::kNumPublishedPcg - 1 &&
+           PcgHasEnded(published + i % kernels::kNumPublishedPcg);
+  };
   for (int i = 0;; ++i) {
     if (!v.waits_for_ranks && machine->QueueToEnd(i,
                                                   period,
@@ -133,17 +145,8 @@ kernels::Status ConjugateGradients(const StepOptions& options,
       CERES_EXT_RETURN_IF_ERROR(finish());
       return machine->ReadScalars(v.scalars, scalars);
     }
-    bool should_poll = machine->ShouldPoll(i);
-    if (v.waits_for_ranks && machine->published_scalars() != nullptr) {
-      // All ranks queue as many iterations, so they look at an iteration that
-      // is over on all of them: that behind the event that ShouldPoll waits
-      // for, not one that may just be over.
-      should_poll = i >= kernels::kNumPublishedPcg - 1 &&
-                    PcgHasEnded(machine->published_scalars() +
-                                i % kernels::kNumPublishedPcg);
-    }
     // Steps after the end do nothing, and max_num_iterations is an end.
-    if (i >= options.max_num_iterations || should_poll) {
+    if (i >= options.max_num_iterations || should_poll(i)) {
       CERES_EXT_RETURN_IF_ERROR(machine->ReadScalars(v.scalars, scalars));
       if (scalars->end != kernels::PcgEnd::kRunning) {
         return finish();

@@ -73,13 +73,6 @@ class RankSums {
     }
     return {};
   }
-  // The way of sums between devices, "NCCL 2.28.9"; empty: host memory.
-  std::string library() const {
-    if constexpr (!kIsHost) {
-      return devices_ != nullptr ? devices_->library() : "";
-    }
-    return "";
-  }
   // A sentence; empty if there is no reason, or the machine is the host.
   const std::string& why_host() const { return why_host_; }
 

@@ -143,7 +143,6 @@ Status CudaCommunicator::Get(Communicator* ranks,
   kept.reset();
   std::shared_ptr<CudaCommunicator> made(
       new CudaCommunicator(ranks, context->device()));
-  made->library_ = nccl->library;
   made->handle_ = std::make_unique<Handle>(nccl);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;

@@ -46,9 +46,6 @@ class CudaCommunicator {
   // A wait begins.
   void BeginWait() { wait_begin_ = Clock::now(); }
 
-  // "NCCL 2.28.9".
-  const std::string& library() const { return library_; }
-
  private:
   using Clock = std::chrono::steady_clock;
   class Handle;
@@ -62,7 +59,6 @@ class CudaCommunicator {
 
   Communicator* const ranks_;
   const int device_;
-  std::string library_;
   std::unique_ptr<Handle> handle_;
   std::string error_;
   std::vector<char> all_;
