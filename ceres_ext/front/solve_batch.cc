@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -853,8 +853,8 @@ bool RunWindowsByDevices(const ceres::Solver::Options& options,
   for (size_t d = 1; d < devices.size(); ++d) {
     try {
       threads.emplace_back(run, d);
-    } catch (const std::system_error&) {
-      run(d);  // The system refuses threads.
+    } catch (const std::exception&) {
+      run(d);  // No more threads, or memory for them, are available.
     }
   }
   run(0);

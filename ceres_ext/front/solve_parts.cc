@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -119,7 +119,7 @@ bool SolveParts(const ceres::Solver::Options& options,
     for (size_t rank = 1; rank < size; ++rank) {
       threads.emplace_back(solve_rank, rank);
     }
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     has_threads = false;
     communicators[0]->Abort("the system refuses threads.");
   }

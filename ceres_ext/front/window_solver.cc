@@ -324,6 +324,8 @@ class WindowSolver::Impl {
     }
     if (devices.empty()) {
       devices.push_back(ext_options_.cuda_device);
+    } else if (ext_options_.cuda_stream != nullptr) {
+      devices.resize(1);  // The stream is of one device.
     }
     std::string all_names;
     for (size_t i = 0; i < lanes_.size(); ++i) {
