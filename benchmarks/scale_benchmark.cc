@@ -9,19 +9,17 @@
 // of JSON a solve. doors_benchmark --cuda_devices has the same by threads.
 #include <mpi.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <vector>
 
 #include "benchmarks/solve_benchmark.h"
 #include "ceres_ext/array_problem.h"
-#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/mpi_communicator.h"
 #include "ceres_ext/solve.h"
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
+#include "problem_io/bal_part.h"
 #include "problem_io/bal_synthetic.h"
 
 DEFINE_double(scale,
@@ -33,40 +31,6 @@ DEFINE_int32(devices_per_host, 0, "Devices of a host; 0: one for each rank.");
 
 namespace ceres_ext::bal {
 namespace {
-
-// The points of a rank, about as many observations as another's, and these
-// observations; all cameras.
-BalProblem PartOf(const BalProblem& all, int rank, int size) {
-  const int64_t n = all.num_observations();
-  std::vector<int64_t> num_rows(static_cast<size_t>(all.num_points()), 0);
-  for (int64_t k = 0; k < n; ++k) {
-    ++num_rows[all.point_index[k]];
-  }
-  // The first point whose observations begin behind so many.
-  const auto begin = [&](int64_t rows) {
-    int point = 0;
-    for (int64_t before = 0; before < rows; ++point) {
-      before += num_rows[point];
-    }
-    return point;
-  };
-  const int first = begin(n * rank / size);
-  const int last = begin(n * (rank + 1) / size);
-  BalProblem part;
-  part.cameras = all.cameras;
-  part.points.assign(all.points.begin() + 3 * int64_t{first},
-                     all.points.begin() + 3 * int64_t{last});
-  for (int64_t k = 0; k < n; ++k) {
-    if (all.point_index[k] >= first && all.point_index[k] < last) {
-      part.camera_index.push_back(all.camera_index[k]);
-      part.point_index.push_back(all.point_index[k] - first);
-      part.observations.insert(part.observations.end(),
-                               all.observations.begin() + 2 * k,
-                               all.observations.begin() + 2 * k + 2);
-    }
-  }
-  return part;
-}
 
 bool RunSeed(uint64_t seed) {
   BalProblem start;
@@ -86,22 +50,12 @@ bool RunSeed(uint64_t seed) {
   ext_options.cuda_device =
       FLAGS_devices_per_host > 0 ? rank % FLAGS_devices_per_host : rank;
   ext_options.fallback = FALLBACK_REFUSE;
-  const BalProblem part = PartOf(start, rank, communicator.size());
-  start = BalProblem();
+  const BalPart part = CutPart(start, rank, communicator.size());
+  KeepPart(part, &start);
   for (int i = 0; i < FLAGS_solves; ++i) {
-    BalProblem problem = part;
-    ArrayProblem arrays;
-    const int cameras = arrays.AddParameters(
-        {problem.cameras.data(), problem.num_cameras(), 9});
-    ArrayProblem::Parameters own = {
-        problem.points.data(), problem.num_points(), 3};
-    own.is_own = true;
-    const int points = arrays.AddParameters(own);
-    arrays.AddResiduals<BalReprojectionError>(
-        problem.num_observations(),
-        problem.observations.data(),
-        {{cameras, problem.camera_index.data()},
-         {points, problem.point_index.data()}});
+    BalProblem problem = start;
+    ArrayProblem arrays = BuildArrayProblem(
+        /*loss=*/nullptr, /*manifold=*/nullptr, &problem, &part);
     Summary summary;
     Solve(options.solver_options, ext_options, &arrays, &summary);
     if (!summary.IsSolutionUsable()) {

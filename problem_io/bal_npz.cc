@@ -9,12 +9,14 @@
 #include <cmath>
 #include <cstdint>
 #include <exception>
-#include <limits>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "problem_io/bal_part.h"
 #include "problem_io/bal_problem.h"
 #include "problem_io/byte_stream.h"
 #include "problem_io/for_each_chunk.h"
@@ -23,9 +25,6 @@
 
 namespace ceres_ext::bal {
 namespace {
-
-constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
-constexpr int kCameraSize = 9;
 
 enum ArrayId {
   CAMERA_INDEX,
@@ -65,9 +64,9 @@ std::string Joined(const std::vector<int64_t>& numbers) {
 
 // A part of an array, which a thread reads.
 struct Piece {
-  int array;
-  int64_t begin;  // number of a value
-  int64_t end;
+  int array = 0;
+  int64_t begin = 0;  // number of a value
+  int64_t end = 0;
   uint32_t crc = 0;
   // The first value that may not be there and how it reads, or what was found
   // in place of all.
@@ -115,12 +114,26 @@ class NpzProblemReader {
       : options_(options), file_(file), problem_(problem), error_(error) {}
 
   bool Read() {
-    std::vector<NpyMember> members;
-    return ReadNpzMembers(file_, &members, error_) && Choose(members) &&
-           CheckForms() && ReadValues();
+    return ReadForms() &&
+           ReadArrays(
+               {CAMERA_INDEX, POINT_INDEX, OBSERVATIONS, CAMERAS, POINTS});
+  }
+
+  bool ReadPart(int part, int num_parts, BalPart* of_part) {
+    if (!ReadForms() || !ReadArrays({POINT_INDEX, CAMERAS, POINTS})) {
+      return false;
+    }
+    *of_part = CutPart(*problem_, part, num_parts);
+    return ReadObservations(*of_part);
   }
 
  private:
+  bool ReadForms() {
+    std::vector<NpyMember> members;
+    return ReadNpzMembers(file_, &members, error_) && Choose(members) &&
+           CheckForms();
+  }
+
   bool Fail(int array, const std::string& expected, const std::string& found) {
     *error_ = std::string(kForms[array].name) + ".npy: expected " + expected +
               ", found " + found;
@@ -193,11 +206,15 @@ class NpzProblemReader {
     return members_[array].size / NumValues(array);
   }
 
-  bool ReadValues() {
-    std::vector<Piece> pieces;
-    const auto piece_size = static_cast<int64_t>(
+  int64_t PieceSize() const {
+    return static_cast<int64_t>(
         std::max<size_t>(1, options_.block_size / sizeof(double)));
-    for (int array = 0; array < NUM_ARRAYS; ++array) {
+  }
+
+  bool ReadArrays(const std::vector<ArrayId>& arrays) {
+    std::vector<Piece> pieces;
+    const int64_t piece_size = PieceSize();
+    for (const ArrayId array : arrays) {
       const int64_t num_values = NumValues(array);
       for (int64_t begin = 0; begin < num_values; begin += piece_size) {
         Piece piece;
@@ -207,10 +224,21 @@ class NpzProblemReader {
         pieces.push_back(piece);
       }
     }
-    const int64_t num_observations = NumValues(CAMERA_INDEX);
-    problem_->camera_index.resize(num_observations);
-    problem_->point_index.resize(num_observations);
-    problem_->observations.resize(2 * num_observations);
+    for (const ArrayId array : arrays) {
+      switch (array) {
+        case CAMERA_INDEX:
+          problem_->camera_index.resize(NumValues(array));
+          break;
+        case POINT_INDEX:
+          problem_->point_index.resize(NumValues(array));
+          break;
+        case OBSERVATIONS:
+          problem_->observations.resize(NumValues(array));
+          break;
+        default:
+          break;
+      }
+    }
     // Setting its values to zero first would happen while others read.
     std::once_flag has_room;
     const auto make_room = [this] {
@@ -236,48 +264,115 @@ class NpzProblemReader {
         ReadPiece(&buffer, &pieces[i]);
       }
     });
-    return CheckPieces(pieces);
+    return CheckPieces(pieces, /*are_whole=*/true);
+  }
+
+  // Those of the part, in the order of the file. point_index is that of all.
+  bool ReadObservations(const BalPart& part) {
+    const BalArray<int32_t> points = std::move(problem_->point_index);
+    problem_->camera_index.resize(part.num_observations);
+    problem_->point_index.resize(part.num_observations);
+    problem_->observations.resize(2 * part.num_observations);
+    const auto n = static_cast<int64_t>(points.size());
+    const int64_t step = PieceSize();
+    const int64_t num_blocks = (n + step - 1) / step;
+    const auto is_of_part = [&](int64_t row) {
+      return points[row] >= part.first_point &&
+             points[row] < part.first_point + part.num_points;
+    };
+    std::vector<int64_t> first(static_cast<size_t>(num_blocks) + 1, 0);
+    for (int64_t row = 0; row < n; ++row) {
+      first[row / step + 1] += is_of_part(row) ? 1 : 0;
+    }
+    std::partial_sum(first.begin(), first.end(), first.begin());
+    // Two of each block that has rows of the part.
+    std::vector<Piece> pieces(static_cast<size_t>(2 * num_blocks));
+    const int num_threads = static_cast<int>(
+        std::min<int64_t>(NumThreads(options_.num_threads), num_blocks));
+    ForEachChunk(num_threads, num_blocks, [&](int, int64_t begin, int64_t end) {
+      std::vector<int64_t> buffer;
+      std::vector<int32_t> cameras;
+      std::vector<double> observations;
+      for (int64_t block = begin; block < end; ++block) {
+        if (first[block] == first[block + 1]) {
+          continue;
+        }
+        const int64_t rows_begin = block * step;
+        const int64_t rows_end = std::min(n, rows_begin + step);
+        Piece* const of_block = &pieces[2 * block];
+        of_block[0].array = CAMERA_INDEX;
+        of_block[0].begin = rows_begin;
+        of_block[0].end = rows_end;
+        of_block[1].array = OBSERVATIONS;
+        of_block[1].begin = 2 * rows_begin;
+        of_block[1].end = 2 * rows_end;
+        cameras.resize(rows_end - rows_begin);
+        observations.resize(2 * cameras.size());
+        ReadIndices(
+            cameras.data(), members_[CAMERAS].shape[0], &buffer, of_block);
+        ReadNumbers(observations.data(), of_block + 1);
+        int64_t to = first[block];
+        for (int64_t row = rows_begin; row < rows_end; ++row) {
+          if (is_of_part(row)) {
+            const int64_t from = row - rows_begin;
+            problem_->camera_index[to] = cameras[from];
+            problem_->point_index[to] = points[row] - part.first_point;
+            std::copy_n(observations.begin() + 2 * from,
+                        2,
+                        problem_->observations.begin() + 2 * to);
+            ++to;
+          }
+        }
+      }
+    });
+    pieces.erase(
+        std::remove_if(pieces.begin(),
+                       pieces.end(),
+                       [](const Piece& piece) { return piece.end == 0; }),
+        pieces.end());
+    return CheckPieces(pieces, /*are_whole=*/false);
   }
 
   void ReadPiece(std::vector<int64_t>* buffer, Piece* piece) const {
     switch (piece->array) {
       case CAMERA_INDEX:
-        ReadIndices(problem_->camera_index.data(),
+        ReadIndices(problem_->camera_index.data() + piece->begin,
                     members_[CAMERAS].shape[0],
                     buffer,
                     piece);
         break;
       case POINT_INDEX:
-        ReadIndices(problem_->point_index.data(),
+        ReadIndices(problem_->point_index.data() + piece->begin,
                     members_[POINTS].shape[0],
                     buffer,
                     piece);
         break;
       case OBSERVATIONS:
-        ReadNumbers(problem_->observations.data(), piece);
+        ReadNumbers(problem_->observations.data() + piece->begin, piece);
         break;
       case CAMERAS:
-        ReadNumbers(problem_->cameras.data(), piece);
+        ReadNumbers(problem_->cameras.data() + piece->begin, piece);
         break;
       default:
-        ReadNumbers(problem_->points.data(), piece);
+        ReadNumbers(problem_->points.data() + piece->begin, piece);
     }
   }
 
+  // To values, the first of the piece.
   void ReadIndices(int32_t* values,
                    int64_t count,
                    std::vector<int64_t>* buffer,
                    Piece* piece) const {
     if (ItemSize(piece->array) == sizeof(int32_t)) {
-      ReadBytes(values + piece->begin, piece);
-      CheckIndices(values + piece->begin, count, piece);
+      ReadBytes(values, piece);
+      CheckIndices(values, count, piece);
       return;
     }
     const int64_t size = piece->end - piece->begin;
     buffer->resize(size);
     ReadBytes(buffer->data(), piece);
     CheckIndices(buffer->data(), count, piece);
-    std::copy(buffer->begin(), buffer->end(), values + piece->begin);
+    std::copy(buffer->begin(), buffer->end(), values);
   }
 
   template <typename T>
@@ -292,13 +387,12 @@ class NpzProblemReader {
   }
 
   void ReadNumbers(double* values, Piece* piece) const {
-    ReadBytes(values + piece->begin, piece);
+    ReadBytes(values, piece);
     const int64_t size = piece->end - piece->begin;
-    const int64_t bad =
-        piece->is_read ? FindNotFinite(values + piece->begin, size) : size;
+    const int64_t bad = piece->is_read ? FindNotFinite(values, size) : size;
     if (bad < size) {
       piece->bad = piece->begin + bad;
-      piece->found = NumberText(values[piece->bad]);
+      piece->found = NumberText(values[bad]);
     }
   }
 
@@ -320,7 +414,9 @@ class NpzProblemReader {
   }
 
   // The first fault, whichever thread found it: damage before values.
-  bool CheckPieces(const std::vector<Piece>& pieces) {
+  // are_whole: all of an array that any of them is of.
+  bool CheckPieces(const std::vector<Piece>& pieces, bool are_whole) {
+    bool is_whole[NUM_ARRAYS] = {};
     uint32_t crcs[NUM_ARRAYS];
     for (int array = 0; array < NUM_ARRAYS; ++array) {
       crcs[array] = members_[array].header_crc;
@@ -335,11 +431,12 @@ class NpzProblemReader {
                                        item_size * piece.begin),
                     piece.found);
       }
+      is_whole[piece.array] = are_whole;
       crcs[piece.array] = crc32_combine(
           crcs[piece.array], piece.crc, item_size * (piece.end - piece.begin));
     }
     for (int array = 0; array < NUM_ARRAYS; ++array) {
-      if (crcs[array] != members_[array].crc) {
+      if (is_whole[array] && crcs[array] != members_[array].crc) {
         return Fail(array, "an undamaged array", "a wrong CRC-32");
       }
     }
@@ -392,6 +489,17 @@ bool ReadBalNpz(const BalReadOptions& options,
                 BalProblem* problem,
                 std::string* error) {
   return NpzProblemReader(options, file, problem, error).Read();
+}
+
+bool ReadBalNpzPart(const BalReadOptions& options,
+                    const ByteStream& file,
+                    int part,
+                    int num_parts,
+                    BalProblem* problem,
+                    BalPart* of_part,
+                    std::string* error) {
+  return NpzProblemReader(options, file, problem, error)
+      .ReadPart(part, num_parts, of_part);
 }
 
 BalNpzWriter::BalNpzWriter(const std::string& path, const BalProblem& problem)

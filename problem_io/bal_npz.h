@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "problem_io/bal_part.h"
 #include "problem_io/bal_problem.h"
 #include "problem_io/bal_reader.h"
 #include "problem_io/byte_stream.h"
@@ -28,6 +29,17 @@ bool ReadBalNpz(const BalReadOptions& options,
                 const ByteStream& file,
                 BalProblem* problem,
                 std::string* error);
+
+// The same of a part of the points (bal_part.h), as KeepPart leaves it. The
+// other parts' camera_index and observations are not read, so that damage
+// there, and the checksums of these two arrays, are not looked at.
+bool ReadBalNpzPart(const BalReadOptions& options,
+                    const ByteStream& file,
+                    int part,
+                    int num_parts,
+                    BalProblem* problem,
+                    BalPart* of_part,
+                    std::string* error);
 
 // Writes what a solve does not change while it runs, as a SafeFile. Without
 // Finish, path stays what it was.
@@ -54,7 +66,6 @@ class BalNpzWriter {
 };
 
 // As a SafeFile. On failure returns false and sets *error to one line.
-
 bool WriteBalNpz(const std::string& path,
                  const BalProblem& problem,
                  std::string* error);

@@ -6,12 +6,17 @@
 #define PROBLEM_IO_BAL_PROBLEM_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <new>
 #include <utility>
 #include <vector>
 
 namespace ceres_ext::bal {
+
+// Cameras, points or observations of a file at most, and values of a camera.
+inline constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
+inline constexpr int kCameraSize = 9;
 
 // Leaves new values uninitialised, so that the threads that fill a long array
 // are the first to touch it.

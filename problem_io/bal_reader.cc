@@ -22,12 +22,35 @@
 namespace ceres_ext::bal {
 namespace {
 
+// The part of a problem that is read.
+struct Wanted {
+  int part = 0;
+  int num_parts = 1;
+  BalPart* of_part = nullptr;  // null: all
+};
+
+bool ReadNpzOf(const BalReadOptions& options,
+               const ByteStream& file,
+               const Wanted& wanted,
+               BalProblem* problem,
+               std::string* error) {
+  return wanted.of_part == nullptr ? ReadBalNpz(options, file, problem, error)
+                                   : ReadBalNpzPart(options,
+                                                    file,
+                                                    wanted.part,
+                                                    wanted.num_parts,
+                                                    problem,
+                                                    wanted.of_part,
+                                                    error);
+}
+
 bool ReadNpz(const BalReadOptions& options,
+             const Wanted& wanted,
              ByteStream* stream,
              BalProblem* problem,
              std::string* error) {
   if (stream->size() >= 0) {
-    return ReadBalNpz(options, *stream, problem, error);
+    return ReadNpzOf(options, *stream, wanted, problem, error);
   }
   // The directory comes last, in a pipe too.
   std::vector<char> bytes;
@@ -35,13 +58,29 @@ bool ReadNpz(const BalReadOptions& options,
     *error = "expected a whole .npz file, found " + stream->error();
     return false;
   }
-  return ReadBalNpz(
-      options, *OpenMemory(bytes.data(), bytes.size()), problem, error);
+  return ReadNpzOf(
+      options, *OpenMemory(bytes.data(), bytes.size()), wanted, problem, error);
+}
+
+bool ReadText(const BalReadOptions& options,
+              const Wanted& wanted,
+              ByteStream* stream,
+              BalProblem* problem,
+              std::string* error) {
+  if (!ReadBalText(options, stream, problem, error)) {
+    return false;
+  }
+  if (wanted.of_part != nullptr) {
+    *wanted.of_part = CutPart(*problem, wanted.part, wanted.num_parts);
+    KeepPart(*wanted.of_part, problem);
+  }
+  return true;
 }
 
 bool ReadStream(const std::string& name,
                 std::unique_ptr<ByteStream> raw,
                 const BalReadOptions& options,
+                const Wanted& wanted,
                 BalProblem* problem,
                 std::string* error) {
   *problem = BalProblem();
@@ -51,8 +90,8 @@ bool ReadStream(const std::string& name,
         Decompress(std::move(raw), NumThreads(options.num_threads));
     const bool is_npz = IsNpz(Peek(4, &stream));
     std::string found;
-    if (is_npz ? ReadNpz(options, stream.get(), problem, &found)
-               : ReadBalText(options, stream.get(), problem, &found)) {
+    if (is_npz ? ReadNpz(options, wanted, stream.get(), problem, &found)
+               : ReadText(options, wanted, stream.get(), problem, &found)) {
       return true;
     }
     *error = name + (is_npz ? ": " : ":") + found;
@@ -80,18 +119,18 @@ bool IsColmapModel(const std::string& path) {
   return false;
 }
 
-}  // namespace
-
-bool ReadBalFile(const std::string& path,
-                 BalProblem* problem,
-                 std::string* error,
-                 const BalReadOptions& options) {
+bool ReadFile(const std::string& path,
+              const BalReadOptions& options,
+              const Wanted& wanted,
+              BalProblem* problem,
+              std::string* error) {
   std::string found;
   std::unique_ptr<ByteStream> raw = OpenFile(path, &found);
   if (raw == nullptr) {
     *problem = BalProblem();
     *error = path + ": expected a readable file, found " + found;
-  } else if (ReadStream(path, std::move(raw), options, problem, error)) {
+  } else if (ReadStream(
+                 path, std::move(raw), options, wanted, problem, error)) {
     return true;
   }
   if (IsColmapModel(path)) {
@@ -100,6 +139,25 @@ bool ReadBalFile(const std::string& path,
              "which colmap_adjuster refines";
   }
   return false;
+}
+
+}  // namespace
+
+bool ReadBalFile(const std::string& path,
+                 BalProblem* problem,
+                 std::string* error,
+                 const BalReadOptions& options) {
+  return ReadFile(path, options, {}, problem, error);
+}
+
+bool ReadBalPart(const std::string& path,
+                 int part,
+                 int num_parts,
+                 BalProblem* problem,
+                 BalPart* of_part,
+                 std::string* error,
+                 const BalReadOptions& options) {
+  return ReadFile(path, options, {part, num_parts, of_part}, problem, error);
 }
 
 bool IsBalFile(const std::string& path) {
@@ -133,7 +191,7 @@ bool ReadBalMemory(const std::string& name,
                    BalProblem* problem,
                    std::string* error,
                    const BalReadOptions& options) {
-  return ReadStream(name, OpenMemory(data, size), options, problem, error);
+  return ReadStream(name, OpenMemory(data, size), options, {}, problem, error);
 }
 
 }  // namespace ceres_ext::bal

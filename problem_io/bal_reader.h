@@ -18,6 +18,7 @@
 #include <ostream>
 #include <string>
 
+#include "problem_io/bal_part.h"
 #include "problem_io/bal_problem.h"
 
 namespace ceres_ext::bal {
@@ -45,7 +46,19 @@ bool ReadBalFile(const std::string& path,
                  std::string* error,
                  const BalReadOptions& options = BalReadOptions());
 
-// The same for a file that is in memory; name stands for its path in errors.
+// The observations of one of num_parts parts of the points, and all cameras and
+// points (bal_part.h). The other parts' observations of a .npz file that is not
+// compressed are not read.
+bool ReadBalPart(const std::string& path,
+                 int part,
+                 int num_parts,
+                 BalProblem* problem,
+                 BalPart* of_part,
+                 std::string* error,
+                 const BalReadOptions& options = BalReadOptions());
+
+// The same as ReadBalFile for a file that is in memory; name stands for its
+// path in errors.
 bool ReadBalMemory(const std::string& name,
                    const char* data,
                    size_t size,

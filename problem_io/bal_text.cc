@@ -23,8 +23,6 @@
 namespace ceres_ext::bal {
 namespace {
 
-constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
-constexpr int kCameraSize = 9;
 constexpr int64_t kNumCounts = 3;
 
 // A place between tokens.

@@ -9,9 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <sstream>
 
 #include "ceres_ext/base/machines.h"
+#include "ceres_ext/base/sentence.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/array_rows.h"
@@ -27,14 +27,6 @@ using Residuals = ArrayProblem::Residuals;
 
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
 constexpr int64_t kPerTask = 1 << 16;
-
-template <typename... Parts>
-std::string Sentence(const Parts&... parts) {
-  std::ostringstream text;
-  text.precision(17);
-  (text << ... << parts);
-  return text.str();
-}
 
 // The memory range of an array.
 struct Extent {

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <sstream>
 
+#include "ceres_ext/base/sentence.h"
 #include "ceres_ext/front/device_arrays.h"
 
 namespace ceres_ext {
@@ -16,13 +16,6 @@ namespace {
 
 using Parameters = ArrayProblem::Parameters;
 using Residuals = ArrayProblem::Residuals;
-
-template <typename... Parts>
-std::string Sentence(const Parts&... parts) {
-  std::ostringstream stream;
-  (stream << ... << parts);
-  return stream.str();
-}
 
 bool AreValidOffsets(const std::string& name,
                      const int64_t* begin,

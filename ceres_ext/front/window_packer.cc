@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <sstream>
 #include <utility>
 
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/base/sentence.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/blocks/block_manifolds.h"
 #include "ceres_ext/blocks/loss_model.h"
@@ -25,14 +25,7 @@ using Residuals = ArrayProblem::Residuals;
 constexpr int32_t kUnused = -1;
 constexpr int kPoint = kernels::kBalPointDim;
 // Problems with more rows, cameras or points are not windows.
-constexpr int64_t kLargest = int64_t{1} << 24;
-
-template <typename... Parts>
-std::string Sentence(const Parts&... parts) {
-  std::ostringstream stream;
-  (stream << ... << parts);
-  return stream.str();
-}
+constexpr int64_t kLargestWindow = int64_t{1} << 24;
 
 bool IsActiveBlock(const std::vector<const uint8_t*>& flags,
                    size_t array,
@@ -113,7 +106,7 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
     WindowCounts counts;
     const bool is_too_large = std::max({rows,
                                         cameras.end - cameras.begin,
-                                        points.end - points.begin}) > kLargest;
+                                        points.end - points.begin}) > kLargestWindow;
     if (!is_too_large) {
       counts.num_cameras = static_cast<int32_t>(cameras.end - cameras.begin);
       counts.num_points = static_cast<int32_t>(points.end - points.begin);

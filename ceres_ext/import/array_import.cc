@@ -24,8 +24,6 @@ using Parameters = ArrayProblem::Parameters;
 using Residuals = ArrayProblem::Residuals;
 
 constexpr int32_t kNone = -1;
-constexpr int kPointSize = 3;
-constexpr int64_t kRowsPerTask = 1 << 16;
 constexpr int64_t kBlocksPerTask = 1 << 14;
 
 // The finaliser of MurmurHash3, a bijection.
@@ -42,7 +40,7 @@ uint64_t HashOf(const ObservationTable& rows, kernels::HostContext* context) {
   const int32_t* const camera = rows.camera_id.data();
   const int32_t* const point = rows.point_id.data();
   context->ParallelFor(
-      rows.size(), kRowsPerTask, [&](int64_t begin, int64_t end) {
+      rows.size(), kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
         uint64_t part = 0;
         for (int64_t k = begin; k < end; ++k) {
           const uint64_t ids = uint64_t{static_cast<uint32_t>(camera[k])}
@@ -540,7 +538,7 @@ bool ArrayImport::ImportObservations(bool wants_hash,
         if (!ids->Allocate(n).ok()) {
           throw std::bad_alloc();  // Nothing else would fit either.
         }
-        context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+        context->ParallelFor(n, kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t k = begin; k < end; ++k) {
             const int64_t block = index.BlockOf(k);
             ids->own_data()[k] =

@@ -14,12 +14,6 @@
 #include "ceres_ext/import/gather.h"
 
 namespace ceres_ext {
-namespace {
-
-constexpr int64_t kRowsPerTask = 1 << 16;
-
-}  // namespace
-
 int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block) {
   const ceres::Manifold* const manifold = parameters.ManifoldOf(block);
   return manifold == nullptr ? parameters.size : manifold->TangentSize();
@@ -42,7 +36,7 @@ std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
         continue;
       }
       context->ParallelFor(
-          residuals.num_blocks, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          residuals.num_blocks, kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
             for (int64_t k = begin; k < end; ++k) {
               const int64_t block = index.BlockOf(k);
               // Written once, so that threads share the line.
@@ -351,7 +345,7 @@ void ArrayRows::FindRows(kernels::HostContext* context) {
     std::atomic<bool> all_vary{true};
     if (all_may_be_constant) {
       context->ParallelFor(
-          residuals.num_blocks, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          residuals.num_blocks, kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
             for (int64_t k = begin; k < end && all_vary; ++k) {
               if (!varies(k)) {
                 all_vary = false;

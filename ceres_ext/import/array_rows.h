@@ -25,6 +25,9 @@
 
 namespace ceres_ext {
 
+// Residual blocks that a thread reads in one go.
+inline constexpr int64_t kArrayRowsPerTask = 1 << 16;
+
 int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block);
 bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block);
 // For each block of a parameter array, true if residual blocks name it; of an

@@ -14,11 +14,10 @@
 namespace ceres_ext {
 namespace {
 
-constexpr int kPointSize = 3;
 // Residual blocks that a thread reads in one go, of a few and of many. Views
 // are numbered once for each, so there are as few as keep the threads busy.
 constexpr int64_t kFewRowsPerTask = 1 << 12;
-constexpr int64_t kRowsPerTask = 1 << 16;
+constexpr int64_t kManyRowsPerTask = 1 << 16;
 constexpr int64_t kLeastRowsOfAView = 4;
 constexpr int32_t kNoView = -1;
 
@@ -251,7 +250,7 @@ bool FindViews(const ProblemRows& problem,
                std::string* reason) {
   const int64_t n = rows.size;
   const int64_t rows_per_task =
-      n <= 4 * kRowsPerTask ? kFewRowsPerTask : kRowsPerTask;
+      n <= 4 * kManyRowsPerTask ? kFewRowsPerTask : kManyRowsPerTask;
   // For each row its view in the task, and its point.
   kernels::HostBuffer<int32_t> view_of;
   kernels::HostBuffer<int32_t> point_of;

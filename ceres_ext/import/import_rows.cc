@@ -22,21 +22,20 @@
 namespace ceres_ext {
 namespace {
 
-constexpr int kPointSize = 3;
 constexpr int kNumKinds = 2;  // of BatchModelKind
 // The id of a block that is constant, and the kind of a residual block that is
 // not an observation.
-constexpr int32_t kNone = -1;
+constexpr int32_t kNoBlock = -1;
 constexpr int8_t kOtherRow = -1;
 // Residual blocks that a thread reads in one go.
-constexpr int64_t kRowsPerTask = 1 << 12;
-constexpr int64_t kBlocksPerTask = 1 << 12;
+constexpr int64_t kRowsPerPass = 1 << 12;
+constexpr int64_t kBlocksPerPass = 1 << 12;
 
 // Blocks of a family: those that vary in the order of the state, then the
 // constant ones in the order in which they are asked for.
 class BlockIds {
  public:
-  // place_of_index: of each block that varies its id, kNone where it is in no
+  // place_of_index: of each block that varies its id, kNoBlock where it is in no
   // family yet.
   explicit BlockIds(std::vector<int32_t>* place_of_index)
       : place_of_index_(place_of_index) {}
@@ -49,7 +48,7 @@ class BlockIds {
   // index.
   int32_t AskConstant(const double* value) {
     const auto [entry, is_new] = constant_.try_emplace(
-        value, kNone - 1 - static_cast<int32_t>(constants_.size()));
+        value, kNoBlock - 1 - static_cast<int32_t>(constants_.size()));
     if (is_new) {
       constants_.push_back({BlockOfRow::kConstant, value});
     }
@@ -62,9 +61,9 @@ class BlockIds {
     int32_t* const place = place_of_index_->data();
     // Before each task, of those that were asked for.
     std::vector<int32_t> begin_of(
-        static_cast<size_t>((n + kBlocksPerTask - 1) / kBlocksPerTask + 1), 0);
-    context->ParallelFor(n, kBlocksPerTask, [&](int64_t begin, int64_t end) {
-      begin_of[static_cast<size_t>(begin / kBlocksPerTask) + 1] =
+        static_cast<size_t>((n + kBlocksPerPass - 1) / kBlocksPerPass + 1), 0);
+    context->ParallelFor(n, kBlocksPerPass, [&](int64_t begin, int64_t end) {
+      begin_of[static_cast<size_t>(begin / kBlocksPerPass) + 1] =
           static_cast<int32_t>(std::count(place + begin, place + end, kAsked));
     });
     std::partial_sum(begin_of.begin(), begin_of.end(), begin_of.begin());
@@ -73,8 +72,8 @@ class BlockIds {
     if (!blocks_.Allocate(size_).ok()) {
       throw std::bad_alloc();
     }
-    context->ParallelFor(n, kBlocksPerTask, [&](int64_t begin, int64_t end) {
-      int32_t next = begin_of[static_cast<size_t>(begin / kBlocksPerTask)];
+    context->ParallelFor(n, kBlocksPerPass, [&](int64_t begin, int64_t end) {
+      int32_t next = begin_of[static_cast<size_t>(begin / kBlocksPerPass)];
       for (int64_t i = begin; i < end; ++i) {
         if (place[i] == kAsked) {
           place[i] = next;
@@ -89,14 +88,14 @@ class BlockIds {
   // After Number, of what was asked for.
   int32_t Id(int32_t index) const {
     return index >= 0 ? (*place_of_index_)[index]
-                      : num_varying_ + (kNone - 1 - index);
+                      : num_varying_ + (kNoBlock - 1 - index);
   }
   // By id.
   int32_t size() const { return size_; }
   const BlockOfRow& block(int64_t id) const { return blocks_.data()[id]; }
 
  private:
-  static constexpr int32_t kAsked = kNone - 1;
+  static constexpr int32_t kAsked = kNoBlock - 1;
 
   std::vector<int32_t>* place_of_index_;
   std::unordered_map<const double*, int32_t> constant_;
@@ -149,7 +148,7 @@ class ModelNumbers {
   std::vector<Model> models_;
 };
 
-static_assert(BlockOfRow::kConstant == kNone);
+static_assert(BlockOfRow::kConstant == kNoBlock);
 
 class Importer {
  public:
@@ -177,8 +176,8 @@ class Importer {
     structure_->num_parameters = rows_.num_parameters();
     structure_->num_residuals = rows_.num_residuals();
     structure_->is_eliminated.assign(rows_.num_blocks(), 0);
-    structure_->place.assign(rows_.num_blocks(), kNone);
-    structure_->family.assign(rows_.num_blocks(), kNone);
+    structure_->place.assign(rows_.num_blocks(), kNoBlock);
+    structure_->family.assign(rows_.num_blocks(), kNoBlock);
     if (!is_one_kind_) {
       rows->ReadBlocks(context_);
       ChooseEliminated();
@@ -238,7 +237,7 @@ class Importer {
     const int8_t first_kind = first.kind;
     std::atomic<bool> has_other_kind{false};
     std::atomic<bool> has_loss{false};
-    context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    context_->ParallelFor(n, kRowsPerPass, [&](int64_t begin, int64_t end) {
       // One dynamic_cast per type.
       std::vector<Type> types;
       const Type* type = nullptr;
@@ -284,7 +283,7 @@ class Importer {
     std::vector<int16_t> place;
     structure_->models = numbers.Sort(&place);
     if (structure_->models.size() > 1) {
-      context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      context_->ParallelFor(n, kRowsPerPass, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           int16_t& model = model_of_row[i];
           model = model == ProblemStructure::kNoModel ? model : place[model];
@@ -340,7 +339,7 @@ class Importer {
       return;
     }
     for (int64_t i = 0; has_observations_ && i < rows_.size(); ++i) {
-      if (kind_.data()[i] != kOtherRow && point_.data()[i] != kNone) {
+      if (kind_.data()[i] != kOtherRow && point_.data()[i] != kNoBlock) {
         structure_->is_eliminated[point_.data()[i]] = 1;
       }
     }
@@ -363,8 +362,8 @@ class Importer {
       }
       const int32_t camera = camera_.data()[i];
       const int32_t point = point_.data()[i];
-      if ((point != kNone && is_eliminated[point] == 0) ||
-          (camera != kNone && is_eliminated[camera] != 0) ||
+      if ((point != kNoBlock && is_eliminated[point] == 0) ||
+          (camera != kNoBlock && is_eliminated[camera] != 0) ||
           (!pairs.empty() && pairs.Has(camera, point))) {
         kind_.data()[i] = kOtherRow;
       }
@@ -401,7 +400,7 @@ class Importer {
     };
     const int32_t n = rows_.num_blocks();
     std::atomic<int32_t> first_large{n};
-    context_->ParallelFor(n, kBlocksPerTask, [&](int64_t begin, int64_t end) {
+    context_->ParallelFor(n, kBlocksPerPass, [&](int64_t begin, int64_t end) {
       for (auto i = static_cast<int32_t>(begin); i < end; ++i) {
         int32_t known = first_large;
         while (i < known && size_of(i) > kernels::kMaxEliminatedSize &&
@@ -432,7 +431,7 @@ class Importer {
                                    : VaryingBlock();
     std::atomic<bool> is_uniform{ids.size() > 0 && first.tangent_size == size};
     context_->ParallelFor(
-        ids.size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+        ids.size(), kBlocksPerPass, [&](int64_t begin, int64_t end) {
           bool one_differs = false;
           for (int64_t i = begin; i < end; ++i) {
             const BlockOfRow& block = ids.block(i);
@@ -458,7 +457,7 @@ class Importer {
     }
     table->Resize(ids.size());
     context_->ParallelFor(
-        table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+        table->size(), kBlocksPerPass, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
             const BlockOfRow& block = ids.block(i);
             if (block.is_constant()) {
@@ -515,7 +514,7 @@ class Importer {
 
   // Asks for the blocks that vary.
   void Ask(int64_t n, const int32_t* index, BlockIds* ids) {
-    context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    context_->ParallelFor(n, kRowsPerPass, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) {
         if (index[k] >= 0) {
           ids->Ask(index[k]);
@@ -526,7 +525,7 @@ class Importer {
 
   // Puts ids in place of what was asked for.
   void Name(const BlockIds& ids, int64_t n, int32_t* index) {
-    context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    context_->ParallelFor(n, kRowsPerPass, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) {
         index[k] = ids.Id(index[k]);
       }
@@ -562,11 +561,11 @@ class Importer {
     int32_t* const camera_id = batch.camera_id.own_data();
     int32_t* const point_id = batch.point_id.own_data();
     for (int64_t k = 0; k < n; ++k) {
-      if (camera_id[k] == kNone) {
+      if (camera_id[k] == kNoBlock) {
         camera_id[k] =
             cameras.AskConstant(rows_.Block(row_of(k), 0).constant_value);
       }
-      if (point_id[k] == kNone) {
+      if (point_id[k] == kNoBlock) {
         point_id[k] =
             points->AskConstant(rows_.Block(row_of(k), 1).constant_value);
       }
@@ -577,7 +576,7 @@ class Importer {
     if (has_loss_) {
       batch.loss.resize(n);
       std::atomic<bool> has_loss{false};
-      context_->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      context_->ParallelFor(n, kRowsPerPass, [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end; ++k) {
           batch.loss[k] = rows_.Loss(row_of(k)).loss;
           if (batch.loss[k] != nullptr) {
@@ -619,16 +618,16 @@ class Importer {
     };
     std::set<std::pair<bool, int>> families;
     for (int32_t i = 0; i < rows_.num_blocks(); ++i) {
-      if (structure_->place[i] == kNone) {
+      if (structure_->place[i] == kNoBlock) {
         families.insert(family_of(i));
       }
     }
     for (const auto& family : families) {
       BlockIds ids(&structure_->place);
       context_->ParallelFor(
-          rows_.num_blocks(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
+          rows_.num_blocks(), kBlocksPerPass, [&](int64_t begin, int64_t end) {
             for (auto i = static_cast<int32_t>(begin); i < end; ++i) {
-              if (structure_->place[i] == kNone && family_of(i) == family) {
+              if (structure_->place[i] == kNoBlock && family_of(i) == family) {
                 ids.Ask(i);
               }
             }
@@ -643,7 +642,7 @@ class Importer {
   kernels::HostContext* context_;
   ProblemStructure* structure_;
   std::string* reason_;
-  // Per row; camera and point are indices of blocks, kNone where constant, of
+  // Per row; camera and point are indices of blocks, kNoBlock where constant, of
   // observations alone.
   kernels::HostBuffer<int8_t> kind_;
   kernels::HostBuffer<int32_t> camera_;

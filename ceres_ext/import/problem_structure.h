@@ -31,6 +31,9 @@ namespace ceres_ext {
 
 class CallerState;
 
+// Columns of the points of observations.
+inline constexpr int kPointSize = 3;
+
 // Values in host memory, of its own or of somebody who outlives it; of the
 // latter, in the memory of the device if on_device().
 template <typename T>

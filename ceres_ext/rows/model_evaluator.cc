@@ -22,8 +22,6 @@ using kernels::StatusCode;
 
 namespace {
 
-// Rows that a thread of the host works on at a time.
-constexpr int64_t kRowsPerTask = 1 << 12;
 // Rows of which constants or weights cross to a device at a time.
 constexpr int64_t kRowsThatCross = 1 << 18;
 
@@ -352,7 +350,7 @@ Status ModelEvaluator<Machine>::SetupConstants(
     uint64_t* const to = kIsHost<Machine> ? constants_.data() : crossing.data();
     const int64_t word = kIsHost<Machine> ? 1 : size;
     host_context->ParallelFor(
-        size, kRowsPerTask, [&](int64_t begin, int64_t end) {
+        size, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
           std::vector<uint64_t> words(num_words);
           bool one_differs = false;
           for (int64_t i = begin; i < end; ++i) {
@@ -387,7 +385,7 @@ Status ModelEvaluator<Machine>::SetupLosses(
   const ceres::LossFunction* const first = problem.Loss(row[0]).loss;
   if (losses_differ) {
     std::vector<const ceres::LossFunction*> losses(n);
-    host_context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    host_context->ParallelFor(n, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         losses[i] = problem.Loss(row[i]).loss;
       }
@@ -410,7 +408,7 @@ Status ModelEvaluator<Machine>::SetupLosses(
   for (int64_t begin = 0; begin < n; begin += kRowsThatCross) {
     const int64_t size = std::min(kRowsThatCross, n - begin);
     host_context->ParallelFor(
-        size, kRowsPerTask, [&](int64_t task_begin, int64_t task_end) {
+        size, kEvaluatedRowsPerTask, [&](int64_t task_begin, int64_t task_end) {
           for (int64_t i = task_begin; i < task_end; ++i) {
             crossing.data()[i] = problem.Loss(row[begin + i]).Weight();
           }

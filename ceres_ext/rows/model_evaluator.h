@@ -23,6 +23,9 @@
 
 namespace ceres_ext {
 
+// Rows that a thread of the host works on at a time.
+inline constexpr int64_t kEvaluatedRowsPerTask = 1 << 12;
+
 // The reason why rows of the model can't be evaluated on the machine, a part of
 // a sentence; empty if they can.
 template <typename Machine>

@@ -16,12 +16,6 @@ namespace ceres_ext {
 
 using kernels::Status;
 
-namespace {
-
-constexpr int64_t kRowsPerTask = 1 << 12;
-
-}  // namespace
-
 template <typename Machine>
 Status RowGroupsEvaluator<Machine>::SetupRows(
     const RowGroupsInput<Machine>& input,
@@ -48,7 +42,7 @@ Status RowGroupsEvaluator<Machine>::SetupRows(
                                  why_not[first_model].empty()};
   input.host_context->ParallelFor(
       is_one_model ? rows.size() : 0,
-      kRowsPerTask,
+      kEvaluatedRowsPerTask,
       [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end; ++k) {
           if (structure.model(rows.data()[k]) != first_model) {

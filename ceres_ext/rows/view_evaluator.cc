@@ -22,8 +22,6 @@ using kernels::Status;
 
 namespace {
 
-constexpr int64_t kRowsPerTask = 1 << 12;
-
 template <typename Machine, typename T, int C>
 class ViewEvaluator : public RowGroupsEvaluator<Machine> {
   using Base = RowGroupsEvaluator<Machine>;
@@ -63,7 +61,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     if (views.rows.size() > 0) {
       CERES_EXT_RETURN_IF_ERROR(rows.Allocate(n));
       input.host_context->ParallelFor(
-          n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+          n, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
             for (int64_t k = begin; k < end; ++k) {
               rows.own_data()[k] = views.row(order.data()[k]);
             }
@@ -126,7 +124,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     RowBlock* const all = points->data();
     // Those that only observations have are unused here.
     input.host_context->ParallelFor(
-        num_points, kRowsPerTask, [&](int64_t begin, int64_t end) {
+        num_points, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
           std::fill(all + begin, all + end, RowBlock());
         });
     std::atomic<bool> has_manifold{false};
@@ -137,7 +135,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     };
     const auto n = static_cast<int64_t>(structure.place.size());
     input.host_context->ParallelFor(
-        n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+        n, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
           for (auto b = static_cast<int32_t>(begin); b < end; ++b) {
             make(b, [&](const VaryingBlock& block, RowBlock* point) {
               if (block.manifold != nullptr) {
@@ -260,7 +258,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
       first = std::numeric_limits<int32_t>::max();
     }
     input.host_context->ParallelFor(
-        n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+        n, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
             std::atomic<int32_t>& first = first_of[view_of(i)];
             int32_t known = first.load(std::memory_order_relaxed);
@@ -286,7 +284,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     std::mutex mutex;
     std::vector<int64_t> others;
     input.host_context->ParallelFor(
-        n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+        n, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
             combination[i] = of_view[view_of(i)][0];
             if (!HasBlocks(model->rows.data()[i],
@@ -404,7 +402,7 @@ std::string WhyStored(const ProblemStructure& structure,
   std::atomic<bool> is_one_loss{true};
   host_context->ParallelFor(
       views.uniform == nullptr ? views.size() : 0,
-      kRowsPerTask,
+      kEvaluatedRowsPerTask,
       [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end && is_one_model; ++k) {
           if (structure.model(views.row(k)) != model) {

@@ -14,7 +14,7 @@ namespace ceres_ext::kernels {
 namespace {
 
 // A warp for each vector.
-constexpr int kBlock = kWarpSize * kCoarseVectors;
+constexpr int kClusterBlock = kWarpSize * kCoarseVectors;
 // In shared memory: vectors, B times them, pivots and the diagonal.
 constexpr int kValuesPerRow = 2 * kCoarseVectors + 2;
 constexpr int kNumSteps = 2;
@@ -53,11 +53,11 @@ __device__ bool Factorize(const Cluster& c,
                           double* pivot) {
   const int thread = static_cast<int>(threadIdx.x);
   for (int j = 0; j < c.n; ++j) {
-    for (int k = thread; k < j; k += kBlock) {
+    for (int k = thread; k < j; k += kClusterBlock) {
       row[k] = c.Factor(j, k);
     }
     __syncthreads();  // Row j of L is read by all.
-    for (int i = j + thread; i < c.n; i += kBlock) {
+    for (int i = j + thread; i < c.n; i += kClusterBlock) {
       double value = i == j ? diagonal[j] * (1.0 + shift) : c.Given(i, j);
 #pragma unroll 8
       for (int k = 0; k < j; ++k) {
@@ -74,7 +74,7 @@ __device__ bool Factorize(const Cluster& c,
       return false;  // All threads leave.
     }
     const double scale = 1.0 / sqrt(pivot[j]);
-    for (int i = j + 1 + thread; i < c.n; i += kBlock) {
+    for (int i = j + 1 + thread; i < c.n; i += kClusterBlock) {
       c.Factor(i, j) *= scale;
     }
     __syncthreads();  // Column j is read by the next; pivot[j] has been read.
@@ -154,7 +154,7 @@ __device__ void Orthonormalize(const ClusterVectorsParams& p,
   for (int a = 0; a < num_vectors; ++a) {
     double* const x = c.x + c.n * a;
     double* const bx = c.bx + c.n * a;
-    MultiplyByBlocks(p, c, thread, kBlock, x, bx);
+    MultiplyByBlocks(p, c, thread, kClusterBlock, x, bx);
     __syncthreads();  // B x is read by all.
     double norm = WarpDot(c.n, x, bx);
     bool is_there = IsPositive(norm);
@@ -166,7 +166,7 @@ __device__ void Orthonormalize(const ClusterVectorsParams& p,
         }
       }
       __syncthreads();  // The projections of all warps.
-      for (int i = thread; i < c.n; i += kBlock) {
+      for (int i = thread; i < c.n; i += kClusterBlock) {
         double value = x[i];
         for (int b = 0; b < a; ++b) {
           value -= dots[b] * c.x[c.n * b + i];
@@ -174,7 +174,7 @@ __device__ void Orthonormalize(const ClusterVectorsParams& p,
         x[i] = value;
       }
       __syncthreads();  // x is read by all.
-      MultiplyByBlocks(p, c, thread, kBlock, x, bx);
+      MultiplyByBlocks(p, c, thread, kClusterBlock, x, bx);
       __syncthreads();  // As is B x.
       const double left = WarpDot(c.n, x, bx);
       is_there = left > kLeast * norm;
@@ -182,7 +182,7 @@ __device__ void Orthonormalize(const ClusterVectorsParams& p,
     }
     __syncthreads();  // All have read x and B x.
     const double scale = is_there ? 1.0 / sqrt(norm) : 0.0;
-    for (int i = thread; i < c.n; i += kBlock) {
+    for (int i = thread; i < c.n; i += kClusterBlock) {
       x[i] = is_there ? scale * x[i] : 0.0;
       bx[i] = is_there ? scale * bx[i] : 0.0;
     }
@@ -193,7 +193,7 @@ __device__ void Orthonormalize(const ClusterVectorsParams& p,
 // Mapping: a block takes a cluster, a warp of it a vector. Order: fixed by the
 // mapping. Traffic: the factor of each cluster n / 3 times from L2, and 48
 // times for its solves.
-__global__ void __launch_bounds__(kBlock)
+__global__ void __launch_bounds__(kClusterBlock)
     ClusterVectorsKernel(ClusterVectorsParams p) {
   CERES_EXT_DYNAMIC_SHARED(shared);
   const int thread = static_cast<int>(threadIdx.x);
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kBlock)
   double* const diagonal = pivot + p.max_size;
   double* const row = c.x;  // while there are no vectors
   double* const dots = diagonal + p.max_size;
-  for (int i = thread; i < c.n; i += kBlock) {
+  for (int i = thread; i < c.n; i += kClusterBlock) {
     diagonal[i] = c.Factor(i, i);
   }
   __syncthreads();  // The diagonal is read by all.
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(kBlock)
     has_factor = Factorize(c, kShift, diagonal, row, pivot);
     __syncthreads();  // As above.
   }
-  for (int i = thread; i < kCoarseVectors * c.n; i += kBlock) {
+  for (int i = thread; i < kCoarseVectors * c.n; i += kClusterBlock) {
     c.x[i] = has_factor && i < num_vectors * c.n
                  ? CoarseRandom(static_cast<uint64_t>(cluster),
                                 static_cast<uint64_t>(i))
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(kBlock)
     __syncthreads();  // Vectors are read by all.
     Orthonormalize(p, c, num_vectors, dots);
   }
-  for (int i = thread; i < kCoarseVectors * c.n; i += kBlock) {
+  for (int i = thread; i < kCoarseVectors * c.n; i += kClusterBlock) {
     const int t = i / kCoarseVectors;
     const int a = i - kCoarseVectors * t;
     p.p[int64_t{kCoarseVectors} * (c.begin + t) + a] = c.x[c.n * a + t];
@@ -264,7 +264,7 @@ Status Run(const ClusterVectorsParams& params, CudaMachine* machine) {
   return Launch("ClusterVectors",
                 ClusterVectorsKernel,
                 params.matrices.num_clusters,
-                kBlock,
+                kClusterBlock,
                 static_cast<size_t>(num_values) * sizeof(double),
                 machine->stream(),
                 params);

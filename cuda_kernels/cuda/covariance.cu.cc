@@ -11,12 +11,12 @@
 namespace ceres_ext::kernels {
 namespace {
 
-constexpr int kBlock = 128;
-constexpr int kWarps = kBlock / kWarpSize;
+constexpr int kColumnBlock = 128;
+constexpr int kWarps = kColumnBlock / kWarpSize;
 
 // A warp computes a block; its lanes share the elements of S^-1.
 template <int E>
-__global__ void __launch_bounds__(kBlock)
+__global__ void __launch_bounds__(kColumnBlock)
     EliminatedBlocksKernel(EliminatedBlocksParams p, int family) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int64_t at = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarpSize;
@@ -110,7 +110,7 @@ Status Run(const EliminatedBlocksParams& params, CudaMachine* machine) {
       CERES_EXT_RETURN_IF_ERROR(Launch("EliminatedBlocks",
                                        KernelOf(pairs.e_size),
                                        CeilDivide(params.of.n, kWarps),
-                                       kBlock,
+                                       kColumnBlock,
                                        0,
                                        machine->stream(),
                                        params,

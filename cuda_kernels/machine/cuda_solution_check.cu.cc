@@ -14,7 +14,7 @@ namespace ceres_ext::kernels {
 namespace {
 
 // Threads per block of the kernels of a thread or a warp a row.
-constexpr int kBlock = 256;
+constexpr int kCheckBlock = 256;
 // Those of the sums of a vector, which one block takes, and of a dense product:
 // a warp for each of the warps' rows.
 constexpr int kWideBlock = 1024;
@@ -29,18 +29,18 @@ __device__ __forceinline__ double Sign(int64_t i) {
 }
 
 // v_i = s_i / sqrt(a_ii), thread i.
-__global__ void __launch_bounds__(kBlock)
+__global__ void __launch_bounds__(kCheckBlock)
     DenseProbe(int64_t n, int64_t stride, const double* a, double* v) {
-  const int64_t i = int64_t{blockIdx.x} * kBlock + threadIdx.x;
+  const int64_t i = int64_t{blockIdx.x} * kCheckBlock + threadIdx.x;
   if (i < n) {
     v[i] = Sign(i) / sqrt(a[i * stride + i]);
   }
 }
-__global__ void __launch_bounds__(kBlock) SparseProbe(int64_t n,
+__global__ void __launch_bounds__(kCheckBlock) SparseProbe(int64_t n,
                                                       const int64_t* row_begin,
                                                       const double* values,
                                                       double* v) {
-  const int64_t i = int64_t{blockIdx.x} * kBlock + threadIdx.x;
+  const int64_t i = int64_t{blockIdx.x} * kCheckBlock + threadIdx.x;
   if (i < n) {
     v[i] = Sign(i) / sqrt(values[row_begin[i + 1] - 1]);
   }
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kWideBlock) DenseProduct(
 // product_i = v_i sum_j a_ij x_j + x_i sum_j a_ij v_j, j <= i and j < i, whose
 // sum over i is v'A x. A warp per row. Traffic: 12 B a value, and 16 B of the
 // vectors where no cache has them.
-__global__ void __launch_bounds__(kBlock)
+__global__ void __launch_bounds__(kCheckBlock)
     SparseProduct(int64_t n,
                   const int64_t* row_begin,
                   const int32_t* column,
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kBlock)
                   const double* v,
                   const double* x,
                   double* product) {
-  constexpr int kNumWarps = kBlock / kWarpSize;
+  constexpr int kNumWarps = kCheckBlock / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int64_t row = int64_t{blockIdx.x} * kNumWarps + threadIdx.x / kWarpSize;
   if (row >= n) {
@@ -224,8 +224,8 @@ void CudaSolutionCheck::Release() {
 Status CudaSolutionCheck::QueueDenseMatrix(int64_t stride, const double* a) {
   CERES_EXT_RETURN_IF_ERROR(Launch("DenseProbe",
                                    DenseProbe,
-                                   CeilDivide(n_, kBlock),
-                                   kBlock,
+                                   CeilDivide(n_, kCheckBlock),
+                                   kCheckBlock,
                                    0,
                                    machine_->stream(),
                                    n_,
@@ -249,8 +249,8 @@ Status CudaSolutionCheck::QueueSparseMatrix(const int64_t* row_begin,
                                             const double* values) {
   return Launch("SparseProbe",
                 SparseProbe,
-                CeilDivide(n_, kBlock),
-                kBlock,
+                CeilDivide(n_, kCheckBlock),
+                kCheckBlock,
                 0,
                 machine_->stream(),
                 n_,
@@ -297,8 +297,8 @@ Status CudaSolutionCheck::QueueSparseSolution(const int64_t* row_begin,
                                               SolutionSums* sums) {
   CERES_EXT_RETURN_IF_ERROR(Launch("SparseProduct",
                                    SparseProduct,
-                                   CeilDivide(n_, kBlock / kWarpSize),
-                                   kBlock,
+                                   CeilDivide(n_, kCheckBlock / kWarpSize),
+                                   kCheckBlock,
                                    0,
                                    machine_->stream(),
                                    n_,

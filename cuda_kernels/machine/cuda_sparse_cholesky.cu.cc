@@ -25,7 +25,7 @@ namespace ceres_ext::kernels {
 namespace {
 
 // Threads per block of the kernel here.
-constexpr int kBlock = 256;
+constexpr int kEntryBlock = 256;
 
 // A place in the values that is behind all of them: every byte 0x7f.
 constexpr int kNowhereByte = 0x7f;
@@ -33,11 +33,11 @@ constexpr int kNowhereByte = 0x7f;
 // *first = the least i for which x_i is not finite; as it was where all are.
 // The least of integers is the same in every order, so that an atomic does no
 // harm. Traffic: 8 B a value.
-__global__ void __launch_bounds__(kBlock)
+__global__ void __launch_bounds__(kEntryBlock)
     FindNotFiniteKernel(int64_t n,
                         const double* x,
                         unsigned long long* first) {  // NOLINT: as atomicMin
-  const int64_t i = int64_t{blockIdx.x} * kBlock + threadIdx.x;
+  const int64_t i = int64_t{blockIdx.x} * kEntryBlock + threadIdx.x;
   if (i < n && !(fabs(x[i]) < INFINITY)) {
     atomicMin(first, static_cast<unsigned long long>(i));  // NOLINT
   }
@@ -359,8 +359,8 @@ Status CudaSparseCholesky::FindNotFinite(const double* values, int64_t* first) {
       machine_->context()->SetBytes(found, kNowhereByte, sizeof(*found)));
   CERES_EXT_RETURN_IF_ERROR(Launch("FindNotFinite",
                                    FindNotFiniteKernel,
-                                   CeilDivide(csr_.num_values, kBlock),
-                                   kBlock,
+                                   CeilDivide(csr_.num_values, kEntryBlock),
+                                   kEntryBlock,
                                    0,
                                    machine_->stream(),
                                    csr_.num_values,

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <iostream>
@@ -113,7 +114,25 @@ std::string WaitedFor(const SolveTimes& times,
   return text.str();
 }
 
+// True in one of several processes that mpirun has started, each of which would
+// solve the same problem.
+bool IsOneOfSeveral() {
+  for (const char* name :
+       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"}) {
+    const char* const size = std::getenv(name);
+    if (size != nullptr && std::atoi(size) > 1) {
+      return true;
+    }
+  }
+  return false;
+}
+
 ExitCode Run() {
+  if (IsOneOfSeveral()) {
+    return Fail(EXIT_USAGE,
+                "expected one process, found several of an mpirun; "
+                "mpi_bundle_adjuster solves a problem with several");
+  }
   if (!FLAGS_batch.empty()) {
     return SolveFolder();
   }

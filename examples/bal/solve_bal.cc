@@ -132,16 +132,23 @@ void BuildCeresProblem(const SolveBalOptions& options,
 
 ArrayProblem BuildArrayProblem(ceres::LossFunction* loss,
                                ceres::Manifold* manifold,
-                               BalProblem* problem) {
+                               BalProblem* problem,
+                               const BalPart* part) {
   ArrayProblem arrays;
+  ArrayProblem::Parameters points = {
+      problem->points.data(), problem->num_points(), 3};
+  if (part != nullptr) {
+    points.values += int64_t{3} * part->first_point;
+    points.num_blocks = part->num_points;
+    points.is_own = true;
+  }
   const std::vector<ArrayProblem::Index> blocks = {
       {arrays.AddParameters({problem->cameras.data(),
                              problem->num_cameras(),
                              problem->camera_size,
                              manifold}),
        problem->camera_index.data()},
-      {arrays.AddParameters({problem->points.data(), problem->num_points(), 3}),
-       problem->point_index.data()}};
+      {arrays.AddParameters(points), problem->point_index.data()}};
   const int64_t n = problem->num_observations();
   const double* const observations = problem->observations.data();
   if (problem->camera_size == 10) {

@@ -14,6 +14,7 @@
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
+#include "problem_io/bal_part.h"
 #include "problem_io/bal_problem.h"
 
 namespace ceres_ext::bal {
@@ -74,10 +75,12 @@ void BuildCeresProblem(const SolveBalOptions& options,
                        ceres::Problem* ceres_problem);
 
 // The arrays of *problem, which stay where they are, with *loss and *manifold
-// of 10-parameter cameras, which outlive the result; each may be null.
+// of 10-parameter cameras, which outlive the result; each may be null. part:
+// null, or the points of this process, as KeepPart leaves the problem.
 ArrayProblem BuildArrayProblem(ceres::LossFunction* loss,
                                ceres::Manifold* manifold,
-                               BalProblem* problem);
+                               BalProblem* problem,
+                               const BalPart* part = nullptr);
 
 // Refines cameras and points of *problem, with this library or, if
 // options.ext_options.enabled is false, with Ceres alone.

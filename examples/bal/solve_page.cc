@@ -21,7 +21,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr size_t kNumWorst = 10;
+constexpr size_t kNumWorstObservations = 10;
 // Dots of the view from above, at 11 bytes each.
 constexpr int64_t kMaxDots = 20000;
 constexpr int64_t kMaxCameraDots = 5000;
@@ -315,7 +315,7 @@ std::string WorstTable(const std::string& kind,
     return std::isnan(means[id]) ? std::numeric_limits<double>::infinity()
                                  : means[id];
   };
-  const size_t size = std::min(kNumWorst, worst.size());
+  const size_t size = std::min(kNumWorstObservations, worst.size());
   std::partial_sort(worst.begin(),
                     worst.begin() + static_cast<int64_t>(size),
                     worst.end(),

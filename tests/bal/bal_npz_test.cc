@@ -123,6 +123,96 @@ TEST_F(BalNpz, ReadsBackAsTheSameBits) {
   ExpectReadsAs(SmallProblem(), FileOf(Arrays(SmallProblem())));
 }
 
+// The parts of a file, as arrays or text, are all of it: points one part after
+// the other, observations in the order of the file, and about as many in each.
+TEST_F(BalNpz, Parts) {
+  // Points in any order, and in that of the observations.
+  for (const bool is_sorted : {false, true}) {
+    BalProblem all = RandomProblem(20, 300, 5000);
+    if (is_sorted) {
+      std::sort(all.point_index.begin(), all.point_index.end());
+    }
+    std::vector<int> num_of_point(300, 0);
+    for (const int32_t point : all.point_index) {
+      ++num_of_point[point];
+    }
+    const int most =
+        *std::max_element(num_of_point.begin(), num_of_point.end());
+    for (const char* suffix : {"", ".txt"}) {
+      const std::string path = path_ + suffix;
+      std::string error;
+      ASSERT_TRUE(WriteBalFile(path, all, &error)) << error;
+      for (const int num_parts : {1, 2, 3, 7, 1000}) {
+        std::vector<int> part_of_point;
+        std::vector<BalProblem> parts(num_parts);
+        for (int i = 0; i < num_parts; ++i) {
+          BalPart part;
+          ASSERT_TRUE(ReadBalPart(
+              path, i, num_parts, &parts[i], &part, &error, {2, 64}))
+              << error;
+          EXPECT_EQ(part.first_point, part_of_point.size());
+          EXPECT_EQ(part.num_observations, parts[i].num_observations());
+          EXPECT_LE(std::abs(part.num_observations - 5000 / num_parts),
+                    most + 1);
+          EXPECT_EQ(parts[i].cameras, all.cameras);
+          EXPECT_EQ(parts[i].points, all.points);
+          for (int32_t& point : parts[i].point_index) {
+            EXPECT_GE(point, 0);
+            EXPECT_LT(point, part.num_points);
+            point += part.first_point;
+          }
+          part_of_point.resize(part_of_point.size() + part.num_points, i);
+        }
+        ASSERT_EQ(part_of_point.size(), 300);
+        std::vector<int64_t> next(num_parts, 0);
+        for (int64_t k = 0; k < all.num_observations(); ++k) {
+          const int of = part_of_point[all.point_index[k]];
+          const BalProblem& part = parts[of];
+          const int64_t at = next[of]++;
+          ASSERT_LT(at, part.num_observations());
+          EXPECT_EQ(part.camera_index[at], all.camera_index[k]);
+          EXPECT_EQ(part.point_index[at], all.point_index[k]);
+          EXPECT_EQ(part.observations[2 * at], all.observations[2 * k]);
+          EXPECT_EQ(part.observations[2 * at + 1], all.observations[2 * k + 1]);
+        }
+      }
+      std::remove(path.c_str());
+    }
+  }
+}
+
+// A fault is that of the parts which read it; an index of a point is read by
+// all.
+TEST_F(BalNpz, PartsOfABadFile) {
+  BalProblem problem = RandomProblem(3, 4, 64);
+  std::sort(problem.point_index.begin(), problem.point_index.end());
+  const auto error_of = [this](int part) {
+    BalProblem read;
+    BalPart of_part;
+    std::string error;
+    if (ReadBalPart(path_, part, 2, &read, &of_part, &error, {1, 8})) {
+      return std::string();
+    }
+    EXPECT_EQ(read.num_observations(), 0);
+    return error;
+  };
+  BalProblem bad = problem;
+  bad.observations[127] = NAN;
+  FileOf(Arrays(bad));
+  EXPECT_EQ(error_of(0), "");
+  EXPECT_THAT(error_of(1),
+              HasSubstr("observations.npy: expected finite numbers, found nan "
+                        "at [63, 1]"));
+  bad = problem;
+  bad.point_index[63] = 4;
+  FileOf(Arrays(bad));
+  for (const int part : {0, 1}) {
+    EXPECT_THAT(error_of(part),
+                HasSubstr("point_index.npy: expected integers from 0 to 3, "
+                          "found 4 at [63]"));
+  }
+}
+
 // Written in the background, a file has the same bytes, whether it is mapped
 // (64 MB and more) or not; without Finish nothing has changed.
 TEST_F(BalNpz, WritesWhileASolveRuns) {

@@ -61,7 +61,6 @@ using ceres::SubsetManifold;
 using kernels::ManifoldFactor;
 using kernels::ManifoldKind;
 
-constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr ManifoldKind kConstant = ManifoldKind::kConstant;
 constexpr ManifoldKind kEuclidean = ManifoldKind::kEuclidean;
 constexpr ManifoldKind kQuaternion = ManifoldKind::kQuaternion;

@@ -34,8 +34,6 @@
 namespace ceres_ext {
 namespace {
 
-constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-
 // rho = s (1 + s / 1000): rho'' > 0 everywhere.
 class UsersOwnLoss final : public ceres::LossFunction {
  public:

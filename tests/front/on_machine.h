@@ -8,6 +8,7 @@
 #define CERES_EXT_TESTS_FRONT_ON_MACHINE_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@
 #include "gtest/gtest.h"
 
 namespace ceres_ext {
+
+inline constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
 #ifdef CERES_EXT_TEST_ON_CUDA
 using TestMachine = kernels::CudaMachine;

@@ -19,8 +19,6 @@
 namespace ceres_ext {
 namespace {
 
-constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-
 class TrustRegionVectors : public OnMachine {
  protected:
   void SetUp() override {
