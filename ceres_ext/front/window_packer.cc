@@ -104,9 +104,10 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
     const Blocks cameras = BlocksOf(cameras_, i);
     const Blocks points = BlocksOf(points_, i);
     WindowCounts counts;
-    const bool is_too_large = std::max({rows,
-                                        cameras.end - cameras.begin,
-                                        points.end - points.begin}) > kLargestWindow;
+    const bool is_too_large =
+        std::max(
+            {rows, cameras.end - cameras.begin, points.end - points.begin}) >
+        kLargestWindow;
     if (!is_too_large) {
       counts.num_cameras = static_cast<int32_t>(cameras.end - cameras.begin);
       counts.num_points = static_cast<int32_t>(points.end - points.begin);

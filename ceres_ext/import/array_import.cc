@@ -538,13 +538,14 @@ bool ArrayImport::ImportObservations(bool wants_hash,
         if (!ids->Allocate(n).ok()) {
           throw std::bad_alloc();  // Nothing else would fit either.
         }
-        context->ParallelFor(n, kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
-          for (int64_t k = begin; k < end; ++k) {
-            const int64_t block = index.BlockOf(k);
-            ids->own_data()[k] =
-                place.empty() ? static_cast<int32_t>(block) : place[block];
-          }
-        });
+        context->ParallelFor(
+            n, kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
+              for (int64_t k = begin; k < end; ++k) {
+                const int64_t block = index.BlockOf(k);
+                ids->own_data()[k] =
+                    place.empty() ? static_cast<int32_t>(block) : place[block];
+              }
+            });
       };
       read(residuals.blocks[0], &rows.camera_id);
       read(residuals.blocks[1], &rows.point_id);

@@ -36,7 +36,9 @@ std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
         continue;
       }
       context->ParallelFor(
-          residuals.num_blocks, kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
+          residuals.num_blocks,
+          kArrayRowsPerTask,
+          [&](int64_t begin, int64_t end) {
             for (int64_t k = begin; k < end; ++k) {
               const int64_t block = index.BlockOf(k);
               // Written once, so that threads share the line.
@@ -344,14 +346,15 @@ void ArrayRows::FindRows(kernels::HostContext* context) {
                     });
     std::atomic<bool> all_vary{true};
     if (all_may_be_constant) {
-      context->ParallelFor(
-          residuals.num_blocks, kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
-            for (int64_t k = begin; k < end && all_vary; ++k) {
-              if (!varies(k)) {
-                all_vary = false;
-              }
-            }
-          });
+      context->ParallelFor(residuals.num_blocks,
+                           kArrayRowsPerTask,
+                           [&](int64_t begin, int64_t end) {
+                             for (int64_t k = begin; k < end && all_vary; ++k) {
+                               if (!varies(k)) {
+                                 all_vary = false;
+                               }
+                             }
+                           });
     }
     for (int64_t k = 0; !all_vary && k < residuals.num_blocks; ++k) {
       if (varies(k)) {

@@ -35,8 +35,8 @@ constexpr int64_t kBlocksPerPass = 1 << 12;
 // constant ones in the order in which they are asked for.
 class BlockIds {
  public:
-  // place_of_index: of each block that varies its id, kNoBlock where it is in no
-  // family yet.
+  // place_of_index: of each block that varies its id, kNoBlock where it is in
+  // no family yet.
   explicit BlockIds(std::vector<int32_t>* place_of_index)
       : place_of_index_(place_of_index) {}
 
@@ -642,8 +642,8 @@ class Importer {
   kernels::HostContext* context_;
   ProblemStructure* structure_;
   std::string* reason_;
-  // Per row; camera and point are indices of blocks, kNoBlock where constant, of
-  // observations alone.
+  // Per row; camera and point are indices of blocks, kNoBlock where constant,
+  // of observations alone.
   kernels::HostBuffer<int8_t> kind_;
   kernels::HostBuffer<int32_t> camera_;
   kernels::HostBuffer<int32_t> point_;

@@ -385,11 +385,12 @@ Status ModelEvaluator<Machine>::SetupLosses(
   const ceres::LossFunction* const first = problem.Loss(row[0]).loss;
   if (losses_differ) {
     std::vector<const ceres::LossFunction*> losses(n);
-    host_context->ParallelFor(n, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        losses[i] = problem.Loss(row[i]).loss;
-      }
-    });
+    host_context->ParallelFor(
+        n, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            losses[i] = problem.Loss(row[i]).loss;
+          }
+        });
     CERES_EXT_RETURN_IF_ERROR(
         loss_.Setup(std::move(losses), host_context, machine_));
   } else if (first != nullptr) {

@@ -36,10 +36,8 @@ __global__ void __launch_bounds__(kCheckBlock)
     v[i] = Sign(i) / sqrt(a[i * stride + i]);
   }
 }
-__global__ void __launch_bounds__(kCheckBlock) SparseProbe(int64_t n,
-                                                      const int64_t* row_begin,
-                                                      const double* values,
-                                                      double* v) {
+__global__ void __launch_bounds__(kCheckBlock) SparseProbe(
+    int64_t n, const int64_t* row_begin, const double* values, double* v) {
   const int64_t i = int64_t{blockIdx.x} * kCheckBlock + threadIdx.x;
   if (i < n) {
     v[i] = Sign(i) / sqrt(values[row_begin[i + 1] - 1]);
