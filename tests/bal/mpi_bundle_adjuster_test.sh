@@ -46,8 +46,9 @@ for ranks in 1 2 3; do
     expect 0 CONVERGENCE mpi "$ranks" --input="$input" "${solve[@]}" \
       --output=several.txt --report_json=several.json --final_ply=several.ply
     [[ -s several.ply ]] || fail "no several.ply"
-    # Sums of the ranks round differently: ten steps of PCG to 1e-6 keep 1e-9 of a
-    # cost and 1e-4 of an entry of a problem without a gauge.
+    # Sums of the ranks round differently, so PCG, to eta = 1e-6, may end one
+    # iteration apart: costs differ by 1e-6, and entries, which a problem without a
+    # gauge lets move, by 1e-3.
     python3 - <<'PYTHON' || fail "$ranks ranks, $input"
 import json
 
@@ -57,13 +58,13 @@ costs = [
 ]
 assert len(costs[0]) == len(costs[1]), costs
 for a, b in zip(*costs):
-    assert abs(a - b) <= 1e-9 * a, (a, b)
+    assert abs(a - b) <= 1e-6 * a, (a, b)
 assert several["problem"]["num_observations"] == 4000, several["problem"]
 values = [open(name + ".txt").read().split() for name in ("one", "several")]
 assert len(values[0]) == len(values[1])
 for a, b in zip(*values):
     a, b = float(a), float(b)
-    assert abs(a - b) <= 1e-4 * max(1.0, abs(a)), (a, b)
+    assert abs(a - b) <= 1e-3 * max(1.0, abs(a)), (a, b)
 PYTHON
   done
 done
