@@ -38,7 +38,7 @@
 namespace ceres_ext::bal {
 namespace {
 
-constexpr const char kIntroduction[] =
+constexpr const char kMpiIntroduction[] =
     R"(mpirun -n N mpi_bundle_adjuster --input=FILE [flags]
 
 Does what bundle_adjuster does, with N processes, here or on several hosts. Each
@@ -340,6 +340,6 @@ int main(int argc, char** argv) {
   ceres_ext::bal::AdjusterProgram program =
       ceres_ext::bal::BundleAdjusterProgram();
   program.name = "mpi_bundle_adjuster";
-  program.introduction = ceres_ext::bal::kIntroduction;
+  program.introduction = ceres_ext::bal::kMpiIntroduction;
   return ceres_ext::bal::RunAdjuster(program, &ceres_ext::bal::Run, argc, argv);
 }
