@@ -214,9 +214,9 @@ unpack_ceres() {
 
 # CERES_STATIC=ON: a static library that needs nothing but Eigen, which is inside
 # it, so that the Python package can hold it all; without the parts of SuiteSparse
-# under the GPL. CERES_SPECIALIZATIONS=OFF, its default then: without copies of
-# Ceres's own Schur solvers for each size of block, which take half of its compile
-# time and solve only what this project leaves to Ceres.
+# under the GPL, and without copies of Ceres's own Schur solvers for each size of
+# block, which take half of its compile time and solve only what this project
+# leaves to Ceres.
 CERES_STATIC="${CERES_STATIC:-OFF}"
 
 ceres_options() {
@@ -227,12 +227,10 @@ ceres_options() {
 -DBUILD_DOCUMENTATION=OFF
 -DCMAKE_INSTALL_LIBDIR=lib
 OPTIONS
-  local specializations=ON
-  [[ "$CERES_STATIC" == OFF ]] || specializations=OFF
-  echo "-DSCHUR_SPECIALIZATIONS=${CERES_SPECIALIZATIONS:-$specializations}"
   if [[ "$CERES_STATIC" == ON ]]; then
     cat <<OPTIONS
 -DBUILD_SHARED_LIBS=OFF
+-DSCHUR_SPECIALIZATIONS=OFF
 -DCMAKE_POSITION_INDEPENDENT_CODE=ON
 -DSUITESPARSE=OFF
 -DLAPACK=OFF
@@ -248,6 +246,7 @@ OPTIONS
   fi
   cat <<OPTIONS
 -DBUILD_SHARED_LIBS=ON
+-DSCHUR_SPECIALIZATIONS=ON
 -DSUITESPARSE=ON
 -DLAPACK=ON
 -DMINIGLOG=OFF
