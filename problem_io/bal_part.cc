@@ -2,6 +2,7 @@
 
 #include "problem_io/bal_part.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -22,12 +23,12 @@ BalPart CutPart(const BalProblem& problem, int part, int num_parts) {
   // The first point with so many observations before it; points at the end
   // that have none belong to the last part.
   const auto begin = [&](int part) {
-    int32_t point = 0;
-    while (point < num_points &&
-           (part == num_parts || before[point] < n * part / num_parts)) {
-      ++point;
-    }
-    return point;
+    const auto end = before.begin() + num_points;
+    return static_cast<int32_t>(
+        (part == num_parts
+             ? end
+             : std::lower_bound(before.begin(), end, n * part / num_parts)) -
+        before.begin());
   };
   BalPart result;
   result.first_point = begin(part);

@@ -3,6 +3,7 @@
 #include "examples/bal/adjuster_flags.h"
 
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -238,6 +239,19 @@ bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
          SolverOptionsFromFlags(
              &options->solver_options, &options->ext_options, error) &&
          options->solver_options.IsValid(error);
+}
+
+Similarity StartFromFlags(BalProblem* problem) {
+  if (FLAGS_use_quaternions) {
+    ToQuaternions(problem);
+  }
+  const Similarity frame = Normalize(problem);
+  Perturb(FLAGS_rotation_sigma,
+          FLAGS_translation_sigma,
+          FLAGS_point_sigma,
+          static_cast<uint32_t>(FLAGS_random_seed),
+          problem);
+  return frame;
 }
 
 AdjusterProgram BundleAdjusterProgram() {

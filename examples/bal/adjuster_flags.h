@@ -9,8 +9,10 @@
 #include <string>
 
 #include "examples/bal/adjuster_program.h"
+#include "examples/bal/bal_geometry.h"
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
+#include "problem_io/bal_problem.h"
 
 // Inputs, outputs and the start; the rest is in SolveBalOptions.
 DECLARE_string(input);
@@ -37,6 +39,10 @@ AdjusterProgram BundleAdjusterProgram();
 // Checks all flags but paths. On failure returns false and sets *error to one
 // line that names the flag.
 bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error);
+
+// The start of a solve: cameras as --use_quaternions wants them, in the frame
+// that is returned, with the noise of the flags.
+Similarity StartFromFlags(BalProblem* problem);
 
 }  // namespace ceres_ext::bal
 

@@ -187,15 +187,7 @@ ExitCode Run() {
                                /*ellipsoids=*/{},
                                &error));
   }
-  if (FLAGS_use_quaternions) {
-    ToQuaternions(&problem);
-  }
-  const Similarity frame = Normalize(&problem);
-  Perturb(FLAGS_rotation_sigma,
-          FLAGS_translation_sigma,
-          FLAGS_point_sigma,
-          static_cast<uint32_t>(FLAGS_random_seed),
-          &problem);
+  const Similarity frame = StartFromFlags(&problem);
 
   const bool is_reported = !(FLAGS_report_json + FLAGS_report_html).empty();
   const auto compute_errors = [&options, &problem] {

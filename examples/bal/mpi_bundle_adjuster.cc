@@ -153,25 +153,22 @@ bool CheckFlags(std::string* error) {
   return true;
 }
 
-// The whole problem of the input, with the cameras and points of *refined.
-bool WriteRefined(BalProblem* refined, std::string* error) {
+// The whole problem of the input, with the cameras and points of `refined`.
+bool WriteRefined(const BalProblem& refined, std::string* error) {
   BalProblem problem;
   if (!ReadBalFile(FLAGS_input, &problem, error)) {
     return false;
   }
-  if (problem.cameras.size() != refined->cameras.size() ||
-      problem.points.size() != refined->points.size()) {
+  if (problem.cameras.size() != refined.cameras.size() ||
+      problem.points.size() != refined.points.size()) {
     *error = FLAGS_input + ": expected the problem that was solved, found " +
              std::to_string(problem.num_cameras()) + " cameras and " +
              std::to_string(problem.num_points()) + " points";
     return false;
   }
-  problem.cameras.swap(refined->cameras);
-  problem.points.swap(refined->points);
-  const bool is_written = WriteBalFile(FLAGS_output, problem, error);
-  problem.cameras.swap(refined->cameras);
-  problem.points.swap(refined->points);
-  return is_written;
+  problem.cameras = refined.cameras;
+  problem.points = refined.points;
+  return WriteBalFile(FLAGS_output, problem, error);
 }
 
 ExitCode Run() {
@@ -246,16 +243,8 @@ ExitCode Run() {
                                  &error));
     }
   }
-  if (FLAGS_use_quaternions) {
-    ToQuaternions(&problem);
-  }
   // Alike on all ranks, which all have all cameras and points.
-  const Similarity frame = Normalize(&problem);
-  Perturb(FLAGS_rotation_sigma,
-          FLAGS_translation_sigma,
-          FLAGS_point_sigma,
-          static_cast<uint32_t>(FLAGS_random_seed),
-          &problem);
+  const Similarity frame = StartFromFlags(&problem);
 
   ceres_ext::Summary summary;
   InterruptCallback interrupt;
@@ -306,7 +295,7 @@ ExitCode Run() {
     Undo(frame, &problem);
     ToAngleAxes(&problem);
     if (!FLAGS_output.empty()) {
-      check_written(WriteRefined(&problem, &error));
+      check_written(WriteRefined(problem, &error));
     }
     if (!FLAGS_final_ply.empty()) {
       check_written(WritePlyFile(FLAGS_final_ply,

@@ -166,15 +166,7 @@ bool ReadFiles(const std::vector<fs::path>& paths, std::vector<File>* files) {
       are_all_read = false;
       continue;
     }
-    if (FLAGS_use_quaternions) {
-      ToQuaternions(&file.problem);
-    }
-    file.frame = Normalize(&file.problem);
-    Perturb(FLAGS_rotation_sigma,
-            FLAGS_translation_sigma,
-            FLAGS_point_sigma,
-            static_cast<uint32_t>(FLAGS_random_seed),
-            &file.problem);
+    file.frame = StartFromFlags(&file.problem);
     files->push_back(std::move(file));
   }
   return are_all_read;
