@@ -3,7 +3,9 @@
 #include "ceres_ext/front/array_parts.h"
 
 #include <algorithm>
+#include <atomic>
 #include <new>
+#include <numeric>
 #include <utility>
 
 namespace ceres_ext {
@@ -32,6 +34,33 @@ int SlotOf(const ArrayProblem::Residuals& residuals, int array) {
   return found == residuals.blocks.end()
              ? kNone
              : static_cast<int>(found - residuals.blocks.begin());
+}
+
+// The first i, begin <= i < end, of which is_one(i) is true, as it is of all
+// later ones; end: there is none.
+template <typename IsOne>
+int64_t FirstOf(int64_t begin, int64_t end, const IsOne& is_one) {
+  while (begin < end) {
+    const int64_t middle = begin + (end - begin) / 2;
+    if (is_one(middle)) {
+      end = middle;
+    } else {
+      begin = middle + 1;
+    }
+  }
+  return begin;
+}
+
+// Of rows in the order of their blocks in a slot, the first whose block is not
+// before this one; kNone has no rows.
+int64_t FirstRowFrom(int64_t block,
+                     const ArrayProblem::Residuals& residuals,
+                     int slot) {
+  return slot == kNone
+             ? 0
+             : FirstOf(0, residuals.num_blocks, [&](int64_t row) {
+                 return residuals.blocks[slot].BlockOf(row) >= block;
+               });
 }
 
 // Memory that threads touch first.
@@ -66,50 +95,98 @@ ArrayParts::ArrayParts(const ArrayProblem* problem,
                        int num_parts,
                        kernels::HostContext* context)
     : problem_(problem), own_(own), context_(context) {
+  for (const Residuals& residuals : problem->residuals()) {
+    is_in_order_.push_back(IsInOrder(residuals));
+  }
   const std::vector<int64_t> begin = Cut(num_parts);
   for (size_t i = 0; i + 1 < begin.size(); ++i) {
     parts_.push_back(std::make_unique<Part>());
     AddParameters(static_cast<int>(i), begin);
   }
-  for (const Residuals& residuals : problem->residuals()) {
-    const std::vector<Rows> rows = Deal(residuals, begin);
+  for (size_t r = 0; r < problem->residuals().size(); ++r) {
+    const Residuals& residuals = problem->residuals()[r];
+    const std::vector<Rows> rows = Deal(residuals, is_in_order_[r], begin);
     for (size_t i = 0; i < parts_.size(); ++i) {
       AddResiduals(residuals, rows[i], begin[i], parts_[i].get());
     }
   }
 }
 
-std::vector<int64_t> ArrayParts::Cut(int num_parts) const {
+bool ArrayParts::IsInOrder(const Residuals& residuals) const {
+  const int slot = SlotOf(residuals, own_);
+  if (slot == kNone) {
+    return true;
+  }
+  const Index& index = residuals.blocks[slot];
+  std::atomic<bool> is_in_order{true};
+  context_->ParallelFor(
+      residuals.num_blocks, kRowsPerTask, [&](int64_t first, int64_t end) {
+        bool mine = is_in_order.load(std::memory_order_relaxed);
+        for (int64_t k = std::max<int64_t>(first, 1); mine && k < end; ++k) {
+          mine = index.BlockOf(k - 1) <= index.BlockOf(k);
+        }
+        if (!mine) {
+          is_in_order.store(false, std::memory_order_relaxed);
+        }
+      });
+  return is_in_order;
+}
+
+std::vector<int64_t> ArrayParts::CountRows() const {
   const int64_t n = problem_->parameters()[own_].num_blocks;
-  std::vector<int64_t> num_rows(static_cast<size_t>(n), 0);
-  int64_t sum = 0;
+  std::vector<int64_t> before(static_cast<size_t>(n) + 1, 0);
   for (const Residuals& residuals : problem_->residuals()) {
     const int slot = SlotOf(residuals, own_);
     if (slot == kNone) {
       continue;
     }
-    sum += residuals.num_blocks;
     context_->ParallelFor(
         residuals.num_blocks, kRowsPerTask, [&](int64_t first, int64_t end) {
           for (int64_t k = first; k < end; ++k) {
-            __atomic_fetch_add(&num_rows[residuals.blocks[slot].BlockOf(k)],
+            __atomic_fetch_add(&before[residuals.blocks[slot].BlockOf(k) + 1],
                                1,
                                __ATOMIC_RELAXED);
           }
         });
   }
-  std::vector<int64_t> begin = {0};
-  int64_t before = 0;
-  int64_t before_part = 0;
-  for (int64_t b = 0; b < n; ++b) {
-    // Part i begins here, if that leaves rows to the part before and to it.
-    const auto i = static_cast<int64_t>(begin.size());
-    if (i < num_parts && before * num_parts >= i * sum &&
-        before > before_part && before < sum) {
-      begin.push_back(b);
-      before_part = before;
+  std::partial_sum(before.begin(), before.end(), before.begin());
+  return before;
+}
+
+std::vector<int64_t> ArrayParts::Cut(int num_parts) const {
+  const int64_t n = problem_->parameters()[own_].num_blocks;
+  const bool are_in_order =
+      std::find(is_in_order_.begin(), is_in_order_.end(), false) ==
+      is_in_order_.end();
+  const std::vector<int64_t> counted =
+      are_in_order ? std::vector<int64_t>() : CountRows();
+  // Rows of blocks before this one.
+  const auto rows_before = [&](int64_t block) {
+    if (!are_in_order) {
+      return counted[block];
     }
-    before += num_rows[b];
+    int64_t rows = 0;
+    for (const Residuals& residuals : problem_->residuals()) {
+      rows += FirstRowFrom(block, residuals, SlotOf(residuals, own_));
+    }
+    return rows;
+  };
+  const int64_t sum = rows_before(n);
+  std::vector<int64_t> begin = {0};
+  int64_t before_part = 0;
+  for (int i = 1; i < num_parts; ++i) {
+    // The first block that leaves its share, and at least a row, to what is
+    // before.
+    const int64_t block = FirstOf(begin.back(), n, [&](int64_t b) {
+      const int64_t rows = rows_before(b);
+      return rows > before_part && rows * num_parts >= i * sum;
+    });
+    const int64_t rows = rows_before(block);
+    if (rows == sum) {
+      break;  // It leaves none to what follows.
+    }
+    begin.push_back(block);
+    before_part = rows;
   }
   begin.push_back(n);
   return begin;
@@ -135,11 +212,21 @@ void ArrayParts::AddParameters(int i, const std::vector<int64_t>& begin) {
 }
 
 std::vector<ArrayParts::Rows> ArrayParts::Deal(
-    const Residuals& residuals, const std::vector<int64_t>& begin) const {
+    const Residuals& residuals,
+    bool is_in_order,
+    const std::vector<int64_t>& begin) const {
   std::vector<Rows> rows(parts_.size());
   const int slot = SlotOf(residuals, own_);
   if (slot == kNone || parts_.size() == 1) {
     rows[0].size = residuals.num_blocks;
+    return rows;
+  }
+  if (is_in_order) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i].begin = FirstRowFrom(begin[i], residuals, slot);
+      rows[i].size =
+          FirstRowFrom(begin[i + 1], residuals, slot) - rows[i].begin;
+    }
     return rows;
   }
   const Index& index = residuals.blocks[slot];
@@ -161,10 +248,17 @@ std::vector<ArrayParts::Rows> ArrayParts::Deal(
     });
   };
   for_each_task([&](size_t task, int64_t from, int64_t to) {
+    std::vector<int64_t> count(parts_.size(), 0);
+    std::vector<std::pair<int64_t, int64_t>> ends_of_task(parts_.size(),
+                                                          {n, -1});
     for (int64_t k = from; k < to; ++k) {
-      const size_t at = part_of(k) * num_tasks + task;
-      ++first[at];
-      ends[at] = {std::min(ends[at].first, k), k};
+      const size_t i = part_of(k);
+      ++count[i];
+      ends_of_task[i] = {std::min(ends_of_task[i].first, k), k};
+    }
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      first[i * num_tasks + task] = count[i];
+      ends[i * num_tasks + task] = ends_of_task[i];
     }
   });
   bool are_pieces = true;

@@ -67,11 +67,17 @@ class ArrayParts {
     std::vector<std::unique_ptr<Arrays>> arrays;
   };
 
+  // Whether its rows are in the order of the blocks that are dealt out.
+  bool IsInOrder(const Residuals& residuals) const;
+  // Rows before each block that is dealt out: of all arrays, where one is not
+  // in order.
+  std::vector<int64_t> CountRows() const;
   // The first block of each part, and then the number of blocks.
   std::vector<int64_t> Cut(int num_parts) const;
   void AddParameters(int i, const std::vector<int64_t>& begin);
   // Rows by part.
   std::vector<Rows> Deal(const Residuals& residuals,
+                         bool is_in_order,
                          const std::vector<int64_t>& begin) const;
   void AddResiduals(const Residuals& residuals,
                     const Rows& rows,
@@ -81,6 +87,7 @@ class ArrayParts {
   const ArrayProblem* problem_;
   const int own_;
   kernels::HostContext* context_;
+  std::vector<bool> is_in_order_;  // by array of residual blocks
   std::vector<std::unique_ptr<Part>> parts_;
 };
 

@@ -16,6 +16,7 @@
 #include "ceres_ext/front/device_arrays.h"
 #include "ceres_ext/front/evaluate_arrays.h"
 #include "ceres_ext/front/ranks.h"
+#include "ceres_ext/front/array_parts.h"
 #include "ceres_ext/front/solve_parts.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/arrays_of_problem.h"
@@ -55,8 +56,40 @@ bool SolveByDevices(const ceres::Solver::Options& options,
                     Summary* summary,
                     std::string* reason);
 
-// Solves by the devices of cuda_devices, as arrays. False, with a part of a
-// sentence in *reason, where one device, or the host, has to.
+// SolveWhole by the devices of cuda_devices.
+bool SolveWholeByDevices(const ceres::Solver::Options& options,
+                         const Options& ext_options,
+                         ArraysOfProblem* arrays,
+                         Summary* summary,
+                         std::string* reason) {
+  if (options.update_state_every_iteration) {
+    *reason = "update_state_every_iteration is true";
+    return false;
+  }
+  // Arrays have no ordering, and these blocks are eliminated anyway.
+  ceres::Solver::Options of_arrays = options;
+  const int own = FindOwnArray(arrays->arrays());
+  if (own >= 0 && options.linear_solver_ordering != nullptr &&
+      arrays->IsFirstGroup(own, *options.linear_solver_ordering)) {
+    of_arrays.linear_solver_ordering.reset();
+  }
+  BorrowedMachines machines(ext_options);
+  if (!SolveByDevices(of_arrays,
+                      ext_options,
+                      arrays->arrays(),
+                      machines.get(),
+                      summary,
+                      reason)) {
+    return false;
+  }
+  if (summary->IsSolutionUsable()) {
+    arrays->Write();
+  }
+  return true;
+}
+
+// The same of a ceres::Problem. False, with a part of a sentence in *reason,
+// where one device, or the host, has to.
 bool SolveProblemByDevices(const ceres::Solver::Options& options,
                            const Options& ext_options,
                            ceres::Problem* problem,
@@ -66,24 +99,9 @@ bool SolveProblemByDevices(const ceres::Solver::Options& options,
       !options.IsValid(reason) || problem == nullptr) {
     return false;  // The solve by one says it.
   }
-  if (options.update_state_every_iteration) {
-    *reason = "update_state_every_iteration is true";
-    return false;
-  }
-  BorrowedMachines machines(ext_options);
   ArraysOfProblem arrays;
-  if (!arrays.Read(*problem, reason) || !SolveByDevices(options,
-                                                        ext_options,
-                                                        arrays.arrays(),
-                                                        machines.get(),
-                                                        summary,
-                                                        reason)) {
-    return false;
-  }
-  if (summary->IsSolutionUsable()) {
-    arrays.Write();
-  }
-  return true;
+  return arrays.Read(*problem, reason) &&
+         SolveWholeByDevices(options, ext_options, &arrays, summary, reason);
 }
 
 void Solve(const ceres::Solver::Options& options,
@@ -412,8 +430,10 @@ bool SolveByDevices(const ceres::Solver::Options& options,
                   reason)) {
     return false;
   }
+  // Callbacks are called once for an iteration.
   if (summary->termination_type == ceres::FAILURE &&
-      ext_options.fallback == FALLBACK_TO_CERES && options.callbacks.empty()) {
+      ext_options.fallback == FALLBACK_TO_CERES &&
+      (options.callbacks.empty() || summary->iterations.empty())) {
     *reason = WithoutPeriod(summary->message);
     *summary = Summary();
     return false;
@@ -587,3 +607,18 @@ void Solve(const ceres::Solver::Options& options,
 }
 
 }  // namespace ceres_ext
+
+// Ceres looks this up when CERES_SOLVER_PLUGIN names this library. Returns null
+// with a message of at most error_size - 1 characters in `error` when the
+// settings are not valid.
+extern "C" __attribute__((visibility("default"))) ceres::internal::SolverPlugin*
+CeresCreateSolverPlugin(int abi_version,
+                        const char* settings,
+                        char* error,
+                        int error_size) {
+  return ceres_ext::CreatePluginOfEnvironment(abi_version,
+                                              settings,
+                                              ceres_ext::SolveWholeByDevices,
+                                              error,
+                                              error_size);
+}

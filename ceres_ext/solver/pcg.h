@@ -36,9 +36,10 @@ struct PcgVectors {
   double* z = nullptr;  // also q
   // Whether x holds what PCG starts from; else it starts from zero.
   bool x_is_given = false;
-  // The operator meets other ranks on the host, so that iterations can't be
-  // recorded.
+  // The operator meets other ranks on the host.
   bool waits_for_ranks = false;
+  // It does not where it is recorded.
+  bool can_record = true;
   // model_constant is read where per_solve.use_model_cost.
   kernels::PcgScalars* scalars = nullptr;
 };
@@ -136,12 +137,12 @@ kernels::Status ConjugateGradients(const StepOptions& options,
            PcgHasEnded(published + i % kernels::kNumPublishedPcg);
   };
   for (int i = 0;; ++i) {
-    if (!v.waits_for_ranks && machine->QueueToEnd(i,
-                                                  period,
-                                                  options.max_num_iterations,
-                                                  std::cref(iterate),
-                                                  v.scalars,
-                                                  loop)) {
+    if (v.can_record && machine->QueueToEnd(i,
+                                            period,
+                                            options.max_num_iterations,
+                                            std::cref(iterate),
+                                            v.scalars,
+                                            loop)) {
       CERES_EXT_RETURN_IF_ERROR(finish());
       return machine->ReadScalars(v.scalars, scalars);
     }

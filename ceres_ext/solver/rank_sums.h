@@ -35,7 +35,7 @@ class RankSums {
   ~RankSums() {
     if constexpr (!kIsHost) {
       if (devices_ != nullptr) {
-        machine_->context()->SetWatch({}, {});
+        machine_->context()->SetWatch({}, {}, {});
       }
     }
   }
@@ -58,7 +58,10 @@ class RankSums {
       }
       CERES_EXT_RETURN_IF_ERROR(status);
       context->SetWatch([devices = devices_] { return devices->Watch(); },
-                        [devices = devices_] { devices->BeginWait(); });
+                        [devices = devices_] { devices->BeginWait(); },
+                        [devices = devices_](bool mine) {
+                          return devices->AllAgree(mine);
+                        });
     }
     return {};
   }
@@ -66,12 +69,20 @@ class RankSums {
   kernels::Status Reserve([[maybe_unused]] int64_t n) {
     if constexpr (!kIsHost) {
       if (devices_ != nullptr) {
-        piece_ = std::max<int64_t>(n, 1);
+        piece_ = std::clamp<int64_t>(n, 1, devices_->MaxValues());
         return machine_->Allocate(devices_->ScratchSize(piece_),
                                   &device_scratch_);
       }
     }
     return {};
+  }
+  // Whether sums of a machine's memory can be part of what it records.
+  bool CanRecord() const {
+    if constexpr (kIsHost) {
+      return false;
+    } else {
+      return devices_ != nullptr && devices_->CanRecord();
+    }
   }
   // A sentence; empty if there is no reason, or the machine is the host.
   const std::string& why_host() const { return why_host_; }

@@ -108,7 +108,7 @@ class StepSolver {
     CERES_EXT_RETURN_IF_ERROR(
         CreateOperator(options, f_varies, &operator_, &schur));
     operator_->SetRanks(ranks);
-    waits_for_ranks_ = ranks != nullptr;
+    ranks_ = ranks;
     CERES_EXT_RETURN_IF_ERROR(
         operator_->Setup(options, blocks, batches, machine));
     const int64_t n = operator_->space().size();
@@ -502,7 +502,8 @@ class StepSolver {
     vectors.r = r_.data();
     vectors.z = z_.data();
     vectors.scalars = scalars_.data();
-    vectors.waits_for_ranks = waits_for_ranks_;
+    vectors.waits_for_ranks = ranks_ != nullptr;
+    vectors.can_record = ranks_ == nullptr || ranks_->CanRecord();
     return vectors;
   }
 
@@ -725,7 +726,7 @@ class StepSolver {
   std::string why_not_exact_;
   CoarseChoice coarse_choice_;
   kernels::HostContext* context_ = nullptr;
-  bool waits_for_ranks_ = false;
+  RankSums<Machine>* ranks_ = nullptr;  // null: there is one rank
   std::unique_ptr<CoarseSpace<Machine>> coarse_;
   bool coarse_is_set_up_ = false;
   std::string why_not_coarse_;

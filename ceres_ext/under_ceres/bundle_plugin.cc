@@ -22,9 +22,14 @@ namespace ceres_ext {
 using ceres::internal::PreprocessedProblem;
 using kernels::Status;
 
+std::string PathInBrackets(const Summary& summary, const std::string& reason) {
+  return std::string(" [Ceres Ext: path ") + SolvePathToString(summary.path) +
+         (summary.path == PATH_CERES ? "" : " on " + summary.device) + ", " +
+         WithoutPeriod(reason) + ".]";
+}
+
 BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
     : options_(WithOneDevice(options)),
-      has_devices_(!options.cuda_devices.empty()),
       append_to_message_(append_to_message),
       arrays_(nullptr),
       start_in_seconds_(ceres::internal::WallTimeInSeconds()),
@@ -168,10 +173,9 @@ bool BundlePlugin::Take(PreprocessedProblem* pp) {
     record_.path_reason +=
         "; in double, since the solve failed in mixed precision";
   }
-  if (has_devices_) {
+  if (!why_one_.empty()) {
     record_.path_reason +=
-        "; cuda_devices is not used, because the program calls ceres::Solve "
-        "itself; ceres_ext::Solve takes several devices";
+        "; cuda_devices is not used, because " + AsClause(why_one_);
   }
   if (options_.communicator != nullptr) {
     record_.path_reason +=
@@ -295,10 +299,7 @@ void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
   }
   Report(*summary);
   if (append_to_message_) {
-    summary->message +=
-        std::string(" [Ceres Ext: path ") + SolvePathToString(record_.path) +
-        (record_.path == PATH_CERES ? "" : " on " + record_.device) + ", " +
-        WithoutPeriod(Reason()) + ".]";
+    summary->message += PathInBrackets(record_, Reason());
   }
 }
 

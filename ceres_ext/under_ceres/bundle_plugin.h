@@ -66,6 +66,10 @@ struct SolveAttempt {
   }
 };
 
+// " [Ceres Ext: path ..., reason.]", for the message of a summary whose reader
+// sees no more.
+std::string PathInBrackets(const Summary& summary, const std::string& reason);
+
 class BundlePlugin final : public ceres::internal::SolverPlugin {
  public:
   // append_to_message: the caller sees only a ceres::Solver::Summary, so Finish
@@ -87,6 +91,9 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
       ceres::internal::PreprocessedProblem* pp) override;
   void Finish(const ceres::internal::PreprocessedProblem& pp,
               ceres::Solver::Summary* summary) override;
+
+  // A clause: cuda_devices was set, and this is why one of them solves.
+  void SetWhyOneDevice(const std::string& reason) { why_one_ = reason; }
 
   // True if this library has taken the problem.
   bool IsTaken() const { return record_.path == PATH_FULL; }
@@ -159,7 +166,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void Report(const ceres::Solver::Summary& summary);
 
   Options options_;
-  const bool has_devices_ = false;  // cuda_devices was set.
+  std::string why_one_;  // empty: cuda_devices was not set
   const bool append_to_message_;
   ArrayImport* const arrays_;
   // The additions of this solve to Ceres's summary, also on PATH_CERES.

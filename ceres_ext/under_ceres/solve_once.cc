@@ -266,29 +266,29 @@ bool SolveArraysOnce(const ceres::Solver::Options& options,
   return plugin.IsTaken() || plugin.HasFailed();
 }
 
-}  // namespace ceres_ext
-
-// Ceres looks this up when CERES_SOLVER_PLUGIN names this library. Returns null
-// with a message of at most error_size - 1 characters in `error` when the
-// settings are not valid.
-extern "C" __attribute__((visibility("default"))) ceres::internal::SolverPlugin*
-CeresCreateSolverPlugin(int abi_version,
-                        const char* settings,
-                        char* error,
-                        int error_size) {
+ceres::internal::SolverPlugin* CreatePluginOfEnvironment(
+    int abi_version,
+    const char* settings,
+    const SolveWhole& solve_by_devices,
+    char* error,
+    int error_size) {
   using ceres::internal::SolverPlugin;
-  ceres_ext::Failure failure;
+  Failure failure;
   SolverPlugin* plugin = nullptr;
   failure.Guard(false, [&] {
     std::string message;
-    ceres_ext::Options options;
+    Options options;
     if (abi_version != ceres::internal::kSolverPluginAbiVersion) {
       message = "ceres_ext was built for version " +
                 std::to_string(ceres::internal::kSolverPluginAbiVersion) +
                 " of the plugin interface, this Ceres has version " +
                 std::to_string(abi_version) + ".";
-    } else if (ceres_ext::ParseOptions(settings, &options, &message)) {
-      plugin = new ceres_ext::BundlePlugin(options, /*append_to_message=*/true);
+    } else if (ParseOptions(settings, &options, &message)) {
+      if (options.cuda_devices.empty()) {
+        plugin = new BundlePlugin(options, /*append_to_message=*/true);
+      } else {
+        plugin = new WholeSolvePlugin(options, solve_by_devices);
+      }
       return true;
     }
     failure.Set(message);
@@ -299,3 +299,5 @@ CeresCreateSolverPlugin(int abi_version,
   }
   return plugin;
 }
+
+}  // namespace ceres_ext

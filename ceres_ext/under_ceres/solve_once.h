@@ -9,11 +9,13 @@
 
 #include "ceres/problem.h"
 #include "ceres/solver.h"
+#include "ceres/solver_plugin.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/summary.h"
 #include "ceres_ext/under_ceres/bundle_plugin.h"
+#include "ceres_ext/under_ceres/whole_solve_plugin.h"
 
 namespace ceres_ext {
 
@@ -46,6 +48,14 @@ bool SolveArraysOnce(const ceres::Solver::Options& options,
                      Summary* summary,
                      std::string* reason,
                      bool* again);
+
+// CeresCreateSolverPlugin. solve_by_devices: where the settings name several.
+ceres::internal::SolverPlugin* CreatePluginOfEnvironment(
+    int abi_version,
+    const char* settings,
+    const SolveWhole& solve_by_devices,
+    char* error,
+    int error_size);
 
 }  // namespace ceres_ext
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -12,15 +13,29 @@
 #include "cuda_kernels/machine/cuda_libraries.cuh"
 
 namespace ceres_ext::kernels {
-
-#if CERES_EXT_WITH_NCCL
-
 namespace {
 
 // Up to so many ranks each takes the values of all and sums them itself: one
 // exchange of size - 1 times the values, where two of parts move
 // 2 (size - 1) / size times.
 constexpr int kMostDirect = 4;
+
+template <typename Message>
+Status Gather(const Message& mine,
+              Communicator* ranks,
+              std::vector<Message>* all) {
+  all->resize(static_cast<size_t>(ranks->size()));
+  std::string error;
+  return ranks->AllGather(&mine, sizeof(mine), all->data(), &error)
+             ? Status()
+             : Status(StatusCode::kDeviceError, error);
+}
+
+}  // namespace
+
+#if CERES_EXT_WITH_NCCL
+
+namespace {
 
 // sum[i] = parts[i] + parts[n + i] + ..., in this order.
 struct SumOfParts {
@@ -46,7 +61,7 @@ Status SumOfRanks(int64_t n,
   return ForEach("SumOfRanks", n, stream, SumOfParts{n, size, parts, sum});
 }
 
-// The message of a rank before all connect.
+// A rank's message before NCCL connects.
 struct Opening {
   int32_t has_nccl = 0;
   ncclUniqueId id = {};
@@ -63,17 +78,6 @@ void Explain(const Status& status, Message* message) {
   const size_t n =
       std::min(status.message.size(), sizeof(message->why_not) - 1);
   std::memcpy(message->why_not, status.message.data(), n);
-}
-
-template <typename Message>
-Status Gather(const Message& mine,
-              Communicator* ranks,
-              std::vector<Message>* all) {
-  all->resize(static_cast<size_t>(ranks->size()));
-  std::string error;
-  return ranks->AllGather(&mine, sizeof(mine), all->data(), &error)
-             ? Status()
-             : Status(StatusCode::kDeviceError, error);
 }
 
 Status OfRank(size_t rank, const char* why_not) {
@@ -103,90 +107,53 @@ class CudaCommunicator::Handle {
   CERES_EXT_RETURN_IF_ERROR(WaitForNccl( \
       #function, static_cast<int>(handle_->nccl->function(__VA_ARGS__))))
 
-CudaCommunicator::CudaCommunicator(Communicator* ranks, int device)
-    : ranks_(ranks), device_(device) {}
-
-CudaCommunicator::~CudaCommunicator() = default;
-
-Status CudaCommunicator::Get(Communicator* ranks,
-                             CudaContext* context,
-                             std::shared_ptr<CudaCommunicator>* communicator) {
-  std::shared_ptr<CudaCommunicator>& kept = ranks->of_device_;
+Status CudaCommunicator::ConnectByNccl() {
   Opening opening;
   const NcclFunctions* nccl = nullptr;
   const Status loaded = LoadNccl(&nccl);
   opening.has_nccl = nccl != nullptr ? 1 : 0;
   Explain(loaded, &opening);
-  if (nccl != nullptr && ranks->rank() == 0 &&
+  if (nccl != nullptr && ranks_->rank() == 0 &&
       nccl->ncclGetUniqueId(&opening.id) != ncclSuccess) {
     opening.has_nccl = 0;
     Explain({StatusCode::kUnsupported, "ncclGetUniqueId failed."}, &opening);
   }
-  // 2: nothing is to be done.
-  if (kept != nullptr && kept->device_ == context->device() &&
-      kept->error_.empty()) {
-    opening.has_nccl = 2;
-  }
   std::vector<Opening> openings;
-  CERES_EXT_RETURN_IF_ERROR(Gather(opening, ranks, &openings));
-  bool are_all_kept = true;
+  CERES_EXT_RETURN_IF_ERROR(Gather(opening, ranks_, &openings));
   for (size_t rank = 0; rank < openings.size(); ++rank) {
     if (openings[rank].has_nccl == 0) {
       return OfRank(rank, openings[rank].why_not);
     }
-    are_all_kept = are_all_kept && openings[rank].has_nccl == 2;
   }
-  if (are_all_kept) {
-    *communicator = kept;
-    return {};
-  }
-  kept.reset();
-  std::shared_ptr<CudaCommunicator> made(
-      new CudaCommunicator(ranks, context->device()));
-  made->handle_ = std::make_unique<Handle>(nccl);
+  handle_ = std::make_unique<Handle>(nccl);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  const Status status =
-      made->WaitForNccl("ncclCommInitRankConfig",
-                        static_cast<int>(nccl->ncclCommInitRankConfig(
-                            &made->handle_->communicator,
-                            ranks->size(),
-                            openings[0].id,
-                            ranks->rank(),
-                            &config)));
+  const Status status = WaitForNccl(
+      "ncclCommInitRankConfig",
+      static_cast<int>(nccl->ncclCommInitRankConfig(&handle_->communicator,
+                                                    ranks_->size(),
+                                                    openings[0].id,
+                                                    ranks_->rank(),
+                                                    &config)));
   Outcome outcome;
   outcome.is_connected = status.ok() ? 1 : 0;
   Explain(status, &outcome);
   std::vector<Outcome> outcomes;
-  CERES_EXT_RETURN_IF_ERROR(Gather(outcome, ranks, &outcomes));
+  CERES_EXT_RETURN_IF_ERROR(Gather(outcome, ranks_, &outcomes));
   for (size_t rank = 0; rank < outcomes.size(); ++rank) {
     if (outcomes[rank].is_connected == 0) {
       return OfRank(rank, outcomes[rank].why_not);
     }
   }
-  kept = std::move(made);
-  *communicator = kept;
   return {};
 }
 
-int64_t CudaCommunicator::ScratchSize(int64_t n) const {
-  const int64_t size = ranks_->size();
-  return size <= kMostDirect ? size * n : 2 * size * ((n + size - 1) / size);
-}
-
-Status CudaCommunicator::Sum(int64_t n,
-                             double* x,
-                             double* scratch,
-                             CudaContext* context) {
-  if (!error_.empty()) {
-    return {StatusCode::kDeviceError, error_};
-  }
-  if (n == 0 || IsCountingMemory()) {
-    return {};
-  }
+Status CudaCommunicator::SumByNccl(int64_t n,
+                                   double* x,
+                                   double* scratch,
+                                   CudaContext* context) {
   const int size = ranks_->size();
   const cudaStream_t stream = context->stream();
-  CERES_EXT_RETURN_IF_ERROR(Meet());
   if (size <= kMostDirect) {
     CERES_EXT_NCCL(ncclAllGather,
                    x,
@@ -234,18 +201,6 @@ Status CudaCommunicator::Sum(int64_t n,
   return context->CopyOnDevice(x, padded, n * kBytes);
 }
 
-// All ranks come here before any of them queues work that waits for the others.
-// The first launch of a kernel, and memory that a rank takes or frees, may wait
-// for devices that can use its memory, and these must not yet wait for it.
-Status CudaCommunicator::Meet() {
-  const char mine = 0;
-  all_.resize(static_cast<size_t>(ranks_->size()));
-  std::string error;
-  return ranks_->AllGather(&mine, sizeof(mine), all_.data(), &error)
-             ? Status()
-             : Fail(error);
-}
-
 Status CudaCommunicator::WaitForNccl(const char* call, int result) {
   auto state = static_cast<ncclResult_t>(result);
   BeginWait();
@@ -266,18 +221,139 @@ Status CudaCommunicator::WaitForNccl(const char* call, int result) {
               " failed: " + handle_->nccl->ncclGetErrorString(state) + ".");
 }
 
-Status CudaCommunicator::Watch() {
-  if (!error_.empty()) {
-    return {StatusCode::kDeviceError, error_};
-  }
+Status CudaCommunicator::NcclStatus() {
   ncclResult_t state = ncclSuccess;
-  if (handle_->communicator != nullptr &&
+  if (handle_ != nullptr && handle_->communicator != nullptr &&
       handle_->nccl->ncclCommGetAsyncError(handle_->communicator, &state) ==
           ncclSuccess &&
       state != ncclSuccess && state != ncclInProgress) {
     return Fail(std::string("NCCL failed: ") +
                 handle_->nccl->ncclGetErrorString(state) + ".");
   }
+  return {};
+}
+
+void CudaCommunicator::StopNccl() {
+  if (handle_ != nullptr && handle_->communicator != nullptr) {
+    static_cast<void>(handle_->nccl->ncclCommAbort(handle_->communicator));
+    handle_->communicator = nullptr;
+  }
+}
+
+#undef CERES_EXT_NCCL
+
+#else  // CERES_EXT_WITH_NCCL
+
+class CudaCommunicator::Handle {};
+
+Status CudaCommunicator::ConnectByNccl() {
+  return {StatusCode::kUnsupported,
+          "Ceres Ext was compiled without the header of NCCL."};
+}
+Status CudaCommunicator::SumByNccl(int64_t /*n*/,
+                                   double* /*x*/,
+                                   double* /*scratch*/,
+                                   CudaContext* /*context*/) {
+  return {StatusCode::kUnsupported, "There is no NCCL."};
+}
+Status CudaCommunicator::NcclStatus() { return {}; }
+void CudaCommunicator::StopNccl() {}
+
+#endif  // CERES_EXT_WITH_NCCL
+
+CudaCommunicator::CudaCommunicator(Communicator* ranks, int device)
+    : ranks_(ranks), device_(device) {}
+
+CudaCommunicator::~CudaCommunicator() = default;
+
+Status CudaCommunicator::Get(Communicator* ranks,
+                             CudaContext* context,
+                             std::shared_ptr<CudaCommunicator>* communicator) {
+  std::shared_ptr<CudaCommunicator>& kept = ranks->of_device_;
+  const char is_kept =
+      kept != nullptr && kept->device_ == context->device() &&
+      kept->error_.empty() &&
+      (kept->peers_ == nullptr || kept->peers_->IsAlive());
+  std::vector<char> are_kept;
+  CERES_EXT_RETURN_IF_ERROR(Gather(is_kept, ranks, &are_kept));
+  if (std::find(are_kept.begin(), are_kept.end(), 0) == are_kept.end()) {
+    *communicator = kept;
+    return {};
+  }
+  kept.reset();
+  std::shared_ptr<CudaCommunicator> made(
+      new CudaCommunicator(ranks, context->device()));
+  Status status = CudaPeerSum::Connect(ranks, context, &made->peers_);
+  if (status.code == StatusCode::kUnsupported) {
+    status = made->ConnectByNccl();
+  }
+  CERES_EXT_RETURN_IF_ERROR(status);
+  kept = std::move(made);
+  *communicator = kept;
+  return {};
+}
+
+int64_t CudaCommunicator::MaxValues() const {
+  return peers_ != nullptr ? PeerWindow::kMaxValues
+                           : std::numeric_limits<int64_t>::max();
+}
+
+int64_t CudaCommunicator::ScratchSize(int64_t n) const {
+  if (peers_ != nullptr) {
+    return 0;
+  }
+  const int64_t size = ranks_->size();
+  return size <= kMostDirect ? size * n : 2 * size * ((n + size - 1) / size);
+}
+
+Status CudaCommunicator::Sum(int64_t n,
+                             double* x,
+                             double* scratch,
+                             CudaContext* context) {
+  if (!error_.empty()) {
+    return {StatusCode::kDeviceError, error_};
+  }
+  if (n == 0 || IsCountingMemory()) {
+    return {};
+  }
+  if (!IsRecording()) {
+    CERES_EXT_RETURN_IF_ERROR(Meet());
+  }
+  return peers_ != nullptr ? peers_->Sum(n, x, context)
+                           : SumByNccl(n, x, scratch, context);
+}
+
+bool CudaCommunicator::AllAgree(bool mine) {
+  if (!error_.empty()) {
+    return false;
+  }
+  const char answer = mine ? 1 : 0;
+  std::vector<char> all;
+  const Status status = Gather(answer, ranks_, &all);
+  if (!status.ok()) {
+    static_cast<void>(Fail(status.message));
+    return false;
+  }
+  return std::find(all.begin(), all.end(), 0) == all.end();
+}
+
+// All ranks come here before any of them queues work that waits for the others.
+// The first launch of a kernel, and memory that a rank takes or frees, may wait
+// for devices that can use its memory, and these must not yet wait for it.
+Status CudaCommunicator::Meet() {
+  const char mine = 0;
+  all_.resize(static_cast<size_t>(ranks_->size()));
+  std::string error;
+  return ranks_->AllGather(&mine, sizeof(mine), all_.data(), &error)
+             ? Status()
+             : Fail(error);
+}
+
+Status CudaCommunicator::Watch() {
+  if (!error_.empty()) {
+    return {StatusCode::kDeviceError, error_};
+  }
+  CERES_EXT_RETURN_IF_ERROR(NcclStatus());
   // A rank may have ended because it has done its part, whose last bytes are on
   // their way.
   constexpr std::chrono::seconds kOnTheirWay{1};
@@ -301,36 +377,11 @@ Status CudaCommunicator::Watch() {
 
 Status CudaCommunicator::Fail(const std::string& message) {
   error_ = message;
-  if (handle_->communicator != nullptr) {
-    static_cast<void>(handle_->nccl->ncclCommAbort(handle_->communicator));
-    handle_->communicator = nullptr;
+  if (peers_ != nullptr) {
+    peers_->Stop();
   }
+  StopNccl();
   return {StatusCode::kDeviceError, error_};
 }
-
-#undef CERES_EXT_NCCL
-
-#else  // CERES_EXT_WITH_NCCL
-
-class CudaCommunicator::Handle {};
-
-CudaCommunicator::~CudaCommunicator() = default;
-
-Status CudaCommunicator::Get(Communicator* /*ranks*/,
-                             CudaContext* /*context*/,
-                             std::shared_ptr<CudaCommunicator>* /*made*/) {
-  return {StatusCode::kUnsupported,
-          "Ceres Ext was compiled without the header of NCCL."};
-}
-int64_t CudaCommunicator::ScratchSize(int64_t /*n*/) const { return 0; }
-Status CudaCommunicator::Sum(int64_t /*n*/,
-                             double* /*x*/,
-                             double* /*scratch*/,
-                             CudaContext* /*context*/) {
-  return {StatusCode::kUnsupported, "There is no NCCL."};
-}
-Status CudaCommunicator::Watch() { return {}; }
-
-#endif  // CERES_EXT_WITH_NCCL
 
 }  // namespace ceres_ext::kernels

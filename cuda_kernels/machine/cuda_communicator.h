@@ -1,8 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Sums over ranks that each have a CUDA device, by NCCL. It only copies: the
-// sums are taken here, in the order of the ranks, so that the bits are those of
-// SumOverRanks of host memory, by whatever way it copies.
+// Sums over ranks that each have a CUDA device: by one kernel where the devices
+// can use each other's memory (cuda_peer_sum.h), else by NCCL. NCCL only
+// copies: sums are taken in the order of the ranks, so that the bits are those
+// of SumOverRanks of host memory.
 // NCCL is opened at run time (cuda_libraries.h). Host-includable.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_COMMUNICATOR_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_COMMUNICATOR_H_
@@ -16,6 +17,7 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/communicator.h"
 #include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_peer_sum.h"
 
 namespace ceres_ext::kernels {
 
@@ -24,8 +26,9 @@ class CudaCommunicator {
  public:
   // That of the communicator, which keeps it for later calls; it is made where
   // there is none, or none for this device. All ranks call this, and all get
-  // the same status. kUnsupported: a rank has no NCCL, or NCCL can't connect
-  // the devices, for example because two ranks have the same one.
+  // the same status. kUnsupported: the devices can't use each other's memory,
+  // and a rank has no NCCL, or NCCL can't connect them, for example because two
+  // ranks have the same one.
   static Status Get(Communicator* ranks,
                     CudaContext* context,
                     std::shared_ptr<CudaCommunicator>* communicator);
@@ -33,11 +36,18 @@ class CudaCommunicator {
   CudaCommunicator(const CudaCommunicator&) = delete;
   CudaCommunicator& operator=(const CudaCommunicator&) = delete;
 
+  // The most values of a sum.
+  int64_t MaxValues() const;
   // Doubles of scratch for a sum of n values.
   int64_t ScratchSize(int64_t n) const;
   // x = the sum of x over all ranks, of device memory; queued on the context's
   // stream.
   Status Sum(int64_t n, double* x, double* scratch, CudaContext* context);
+  // Whether sums can be recorded (cuda_graph.h). Ranks meet (AllAgree) before
+  // they launch what they have recorded.
+  bool CanRecord() const { return peers_ != nullptr; }
+  // Waits until all ranks call this: whether all say yes. False after an error.
+  bool AllAgree(bool mine);
 
   // For CudaContext::SetWatch: fails if another rank has aborted or ended, NCCL
   // has failed, or a wait is longer than the ranks' time-out. Work that is
@@ -51,14 +61,20 @@ class CudaCommunicator {
   class Handle;
 
   CudaCommunicator(Communicator* ranks, int device);
+  Status ConnectByNccl();
+  Status SumByNccl(int64_t n, double* x, double* scratch, CudaContext* context);
   // Until all ranks are here.
   Status Meet();
   // Until NCCL has done what it was asked for, or has failed.
   Status WaitForNccl(const char* call, int result);
+  // Of work that has begun.
+  Status NcclStatus();
+  void StopNccl();
   Status Fail(const std::string& message);
 
   Communicator* const ranks_;
   const int device_;
+  std::unique_ptr<CudaPeerSum> peers_;  // null: NCCL
   std::unique_ptr<Handle> handle_;
   std::string error_;
   std::vector<char> all_;

@@ -131,11 +131,18 @@ class CudaContext {
   Status SynchronizeDevice() const;
   // For work that may never end because it is of other devices too: `watch` is
   // called again and again while the host waits, `begin` before. An error ends
-  // that work, and is then that of the wait. Empty: not called.
-  void SetWatch(std::function<Status()> watch, std::function<void()> begin) {
+  // that work, and is then that of the wait. `agree` is AllAgree below. Empty:
+  // not called.
+  void SetWatch(std::function<Status()> watch,
+                std::function<void()> begin,
+                std::function<bool(bool)> agree) {
     watch_ = std::move(watch);
     begin_watch_ = std::move(begin);
+    agree_ = std::move(agree);
   }
+  // Waits for the hosts of the other devices of a SetWatch, which ask too:
+  // whether all say yes.
+  bool AllAgree(bool mine) const { return agree_ ? agree_(mine) : mine; }
 
   // True if what the context has made is still there and can be used: not after
   // a reset of the device, nor after an error of anybody's kernel, which ends
@@ -232,6 +239,7 @@ class CudaContext {
   std::string device_name_;
   std::function<Status()> watch_;
   std::function<void()> begin_watch_;
+  std::function<bool(bool)> agree_;
   bool keeps_memory_ = false;
   std::multimap<int64_t, void*> kept_memory_;  // by bytes
   int64_t kept_bytes_ = 0;

@@ -78,6 +78,11 @@ Status CudaGraph::RecordLoop(const Queue& queue, const PcgScalars* scalars) {
   return status;
 }
 
+Status CudaGraph::Prepare(cudaStream_t stream) const {
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphUpload(executable_, stream));
+  return {};
+}
+
 Status CudaGraph::Launch(cudaStream_t stream) const {
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(executable_, stream));
   return {};
@@ -108,6 +113,10 @@ void CudaGraph::Clear() {
 Status CudaGraph::RecordLoop(const Queue& /*queue*/,
                              const PcgScalars* /*scalars*/) {
   return {StatusCode::kUnsupported, "Graphs that loop need CUDA 12.4."};
+}
+
+Status CudaGraph::Prepare(cudaStream_t /*stream*/) const {
+  return {StatusCode::kInvalidArgument, "There is no graph."};
 }
 
 Status CudaGraph::Launch(cudaStream_t /*stream*/) const {

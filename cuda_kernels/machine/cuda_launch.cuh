@@ -56,6 +56,7 @@ struct GraphRecording {
   cudaGraphNode_t last = nullptr;
 };
 GraphRecording*& CurrentGraphRecording();
+inline bool IsRecording() { return CurrentGraphRecording() != nullptr; }
 
 // The answers of a device to questions about its kernels, asked once. Thread
 // safe. A key starts with the device.
@@ -119,6 +120,8 @@ inline cudaError_t AllowSharedMemory(const void* kernel) {
              : cudaFuncSetAttribute(
                    kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
+#else
+inline bool IsRecording() { return false; }
 #endif
 
 CERES_EXT_HOST_DEVICE inline int64_t CeilDivide(int64_t a, int64_t b) {

@@ -58,13 +58,14 @@ bool CudaMachine::QueueToEnd(int i,
                              const PcgScalars* scalars,
                              PcgLoop* loop) {
   Status& status = loop_record_.status;
-  if (!status.ok() || period > kMaxLoopPeriod || i % period != 0 ||
-      i >= max_num_iterations || max_num_iterations < (period + 1) / 2 ||
+  // The hosts of other devices come to the same answer.
+  if (period > kMaxLoopPeriod || i % period != 0 || i >= max_num_iterations ||
+      max_num_iterations < (period + 1) / 2 ||
       loop->num_iterations < min_num_loop_iterations_) {
     ++loop->num_iterations;
     return false;
   }
-  if (loop->graph.empty()) {
+  if (status.ok() && loop->graph.empty()) {
     ++loop_record_.num_recordings;
     status = loop->graph.RecordLoop(
         [&]() -> Status {
@@ -74,10 +75,18 @@ bool CudaMachine::QueueToEnd(int i,
           return {};
         },
         scalars);
+    if (status.ok()) {
+      status = loop->graph.Prepare(stream());
+    }
   }
-  if (status.ok()) {
-    status = loop->graph.Launch(stream());
+  // Nothing may wait for this device from here on until those of others have
+  // their graphs too, since graphs wait for each other.
+  if (!context_->AllAgree(status.ok())) {
+    ++loop->num_iterations;
+    return false;
   }
+  status = loop->graph.Launch(stream());
+  static_cast<void>(context_->AllAgree(status.ok()));
   loop_record_.num_launches += status.ok() ? 1 : 0;
   return status.ok();
 }

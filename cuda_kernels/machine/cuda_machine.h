@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -191,7 +192,7 @@ class CudaMachine {
   DeviceBuffer<double> sum_partial_;
   DeviceBuffer<int32_t> integers_;
   LoopRecord loop_record_;
-  int min_num_loop_iterations_ = 1;
+  int min_num_loop_iterations_ = std::numeric_limits<int>::max();  // off
 };
 
 }  // namespace ceres_ext::kernels

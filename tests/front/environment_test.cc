@@ -37,10 +37,26 @@ class Environment : public ::testing::Test {
     auto problem = BuildProblem(&bal, derivatives);
     ceres::Solver::Options options = TestOptions(&bal);
     options.linear_solver_type = type;
+    Counter counter;
+    options.callbacks.push_back(&counter);
     ceres::Solver::Summary summary;
     ceres::Solve(options, problem.get(), &summary);
+    EXPECT_EQ(counter.num_calls, static_cast<int>(summary.iterations.size()));
+    double cost = 0.0;
+    EXPECT_TRUE(problem->Evaluate({}, &cost, nullptr, nullptr, nullptr));
+    EXPECT_NEAR(cost, summary.final_cost, 1e-10 * cost);
     return summary;
   }
+
+ private:
+  struct Counter final : ceres::IterationCallback {
+    ceres::CallbackReturnType operator()(
+        const ceres::IterationSummary& /*summary*/) final {
+      ++num_calls;
+      return ceres::SOLVER_CONTINUE;
+    }
+    int num_calls = 0;
+  };
 };
 
 const std::string kLibrary = CERES_EXT_TEST_LIBRARY;
@@ -71,6 +87,32 @@ TEST_F(Environment, LibraryTakesThePathsItCan) {
             std::string::npos)
       << switched_off.message;
   EXPECT_EQ(switched_off.final_cost, stock.final_cost);
+}
+
+// By all devices, where there are several, or by one of them or the host.
+TEST_F(Environment, SeveralDevices) {
+  const auto stock = Solve(nullptr, Derivatives::kAutodiff);
+  const auto all = Solve((kLibrary + ":cuda_devices=all").c_str(),
+                         Derivatives::kAnalytic);
+  EXPECT_NE(all.message.find("[Ceres Ext: path FULL"), std::string::npos)
+      << all.message;
+  const bool are_all =
+      all.message.find("ranks solve") != std::string::npos;
+  const bool is_one =
+      all.message.find("cuda_devices is not used, because") !=
+      std::string::npos;
+  EXPECT_NE(are_all, is_one) << all.message;
+  EXPECT_NEAR(all.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
+  EXPECT_NEAR(all.initial_cost, stock.initial_cost, 1e-9 * stock.initial_cost);
+  EXPECT_GT(all.iterations.size(), 1u);
+  // Ranks have no dense step.
+  const auto dense = Solve((kLibrary + ":cuda_devices=all").c_str(),
+                           Derivatives::kAnalytic,
+                           ceres::DENSE_SCHUR);
+  EXPECT_NE(dense.message.find("cuda_devices is not used, because"),
+            std::string::npos)
+      << dense.message;
+  EXPECT_NEAR(dense.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
 }
 
 // The settings for a program that hard-codes its linear solver, and the report
