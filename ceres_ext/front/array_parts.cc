@@ -51,16 +51,14 @@ int64_t FirstOf(int64_t begin, int64_t end, const IsOne& is_one) {
   return begin;
 }
 
-// Of rows in the order of their blocks in a slot, the first whose block is not
-// before this one; kNone has no rows.
+// The first row whose block in the slot is not before this one. Rows are in the
+// order of these blocks; kNone has no rows.
 int64_t FirstRowFrom(int64_t block,
                      const ArrayProblem::Residuals& residuals,
                      int slot) {
-  return slot == kNone
-             ? 0
-             : FirstOf(0, residuals.num_blocks, [&](int64_t row) {
-                 return residuals.blocks[slot].BlockOf(row) >= block;
-               });
+  return slot == kNone ? 0 : FirstOf(0, residuals.num_blocks, [&](int64_t row) {
+    return residuals.blocks[slot].BlockOf(row) >= block;
+  });
 }
 
 // Memory that threads touch first.

@@ -67,7 +67,7 @@ class ArrayParts {
     std::vector<std::unique_ptr<Arrays>> arrays;
   };
 
-  // Whether its rows are in the order of the blocks that are dealt out.
+  // True if its rows are in the order of the blocks that are dealt out.
   bool IsInOrder(const Residuals& residuals) const;
   // Rows before each block that is dealt out: of all arrays, where one is not
   // in order.

@@ -227,9 +227,9 @@ bool PrepareRanks(const ceres::Solver::Options& options,
     fields.Add("forcing_sequence", ext_options.forcing_sequence);
     fields.Add("model_cost_tolerance", ext_options.model_cost_tolerance);
     fields.Add("batch_evaluation", ext_options.batch_evaluation);
-    fields.Add("cuda_graph",
-               kernels::IsUnderTool() ? CUDA_GRAPH_OFF
-                                      : ext_options.cuda_graph);
+    fields.Add(
+        "cuda_graph",
+        kernels::IsUnderTool() ? CUDA_GRAPH_OFF : ext_options.cuda_graph);
     for (size_t a = 0; a < problem->parameters().size(); ++a) {
       AddParameters(
           problem->parameters()[a], "parameters " + std::to_string(a), &fields);

@@ -13,10 +13,10 @@
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/base/machines.h"
+#include "ceres_ext/front/array_parts.h"
 #include "ceres_ext/front/device_arrays.h"
 #include "ceres_ext/front/evaluate_arrays.h"
 #include "ceres_ext/front/ranks.h"
-#include "ceres_ext/front/array_parts.h"
 #include "ceres_ext/front/solve_parts.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/arrays_of_problem.h"
@@ -49,12 +49,22 @@ void CountTimeSince(double start, ceres::Solver::Summary* summary) {
       std::max(0.0, summary->total_time_in_seconds) + rest;
 }
 
+// By rank, for the next solve.
+using MachinesOfRanks = std::vector<std::unique_ptr<KeptMachines>>;
+
 bool SolveByDevices(const ceres::Solver::Options& options,
                     const Options& ext_options,
                     const ArrayProblem& problem,
                     KeptMachines* kept,
+                    MachinesOfRanks* of_ranks,
                     Summary* summary,
                     std::string* reason);
+void SolveArraysOrProblem(const ceres::Solver::Options& options,
+                          const Options& ext_options,
+                          const ArrayProblem* problem,
+                          KeptMachines* kept,
+                          MachinesOfRanks* of_ranks,
+                          Summary* summary);
 
 // SolveWhole by the devices of cuda_devices.
 bool SolveWholeByDevices(const ceres::Solver::Options& options,
@@ -78,6 +88,7 @@ bool SolveWholeByDevices(const ceres::Solver::Options& options,
                       ext_options,
                       arrays->arrays(),
                       machines.get(),
+                      /*of_ranks=*/nullptr,
                       summary,
                       reason)) {
     return false;
@@ -375,11 +386,13 @@ bool SolveByRanks(const ceres::Solver::Options& options,
 }
 
 // Solves by the devices of cuda_devices. False, with a part of a sentence in
-// *reason, where one device, or the host, has to.
+// *reason, where one device, or the host, has to. of_ranks: null: machines come
+// from those that are idle.
 bool SolveByDevices(const ceres::Solver::Options& options,
                     const Options& ext_options,
                     const ArrayProblem& problem,
                     KeptMachines* kept,
+                    MachinesOfRanks* of_ranks,
                     Summary* summary,
                     std::string* reason) {
   std::vector<int> devices;
@@ -396,16 +409,16 @@ bool SolveByDevices(const ceres::Solver::Options& options,
     *reason = "arrays are on a device";
     return false;
   }
-  std::vector<Options> of_ranks;
+  std::vector<Options> of_devices;
   for (const int device : devices) {
     if (std::find(all.begin(), all.end(), device) == all.end()) {
       *reason = "there is no CUDA device " + std::to_string(device);
       return false;
     }
-    of_ranks.push_back(ext_options);
-    of_ranks.back().device = DEVICE_CUDA;
-    of_ranks.back().cuda_devices.clear();
-    of_ranks.back().cuda_device = device;
+    of_devices.push_back(ext_options);
+    of_devices.back().device = DEVICE_CUDA;
+    of_devices.back().cuda_devices.clear();
+    of_devices.back().cuda_device = device;
   }
   if (devices.size() < 2) {
     *reason = devices.empty() ? "there is no CUDA device" : "it names one";
@@ -415,14 +428,28 @@ bool SolveByDevices(const ceres::Solver::Options& options,
     *reason = "cuda_stream is of one device";
     return false;
   }
-  const auto solve = [](const ceres::Solver::Options& of_rank,
-                        const Options& ext_of_rank,
-                        ArrayProblem* part,
-                        Summary* of_part) {
-    ceres_ext::Solve(of_rank, ext_of_rank, part, of_part);
+  while (of_ranks != nullptr && of_ranks->size() < of_devices.size()) {
+    of_ranks->push_back(std::make_unique<KeptMachines>());
+    of_ranks->back()->is_for_several = true;
+  }
+  const auto solve = [&](const ceres::Solver::Options& of_rank,
+                         const Options& ext_of_rank,
+                         ArrayProblem* part,
+                         Summary* of_part) {
+    if (of_ranks == nullptr) {
+      ceres_ext::Solve(of_rank, ext_of_rank, part, of_part);
+      return;
+    }
+    const auto rank = static_cast<size_t>(ext_of_rank.communicator->rank());
+    SolveArraysOrProblem(of_rank,
+                         ext_of_rank,
+                         part,
+                         (*of_ranks)[rank].get(),
+                         /*of_ranks=*/nullptr,
+                         of_part);
   };
   if (!SolveParts(options,
-                  of_ranks,
+                  of_devices,
                   problem,
                   kept->host_context(options.num_threads),
                   solve,
@@ -436,6 +463,9 @@ bool SolveByDevices(const ceres::Solver::Options& options,
       (options.callbacks.empty() || summary->iterations.empty())) {
     *reason = WithoutPeriod(summary->message);
     *summary = Summary();
+    if (of_ranks != nullptr) {
+      of_ranks->clear();  // The one needs their memory.
+    }
     return false;
   }
   return true;
@@ -445,6 +475,7 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
                           const Options& ext_options,
                           const ArrayProblem* problem,
                           KeptMachines* kept,
+                          MachinesOfRanks* of_ranks,
                           Summary* summary) {
   const double start = Now();
   Failure failure;
@@ -478,9 +509,13 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
     }
     if (!is_on_device) {
       std::string why_one;
-      if (!ext_options.cuda_devices.empty() &&
-          SolveByDevices(
-              options, ext_options, *problem, kept, summary, &why_one)) {
+      if (!ext_options.cuda_devices.empty() && SolveByDevices(options,
+                                                              ext_options,
+                                                              *problem,
+                                                              kept,
+                                                              of_ranks,
+                                                              summary,
+                                                              &why_one)) {
         CountTimeSince(start, summary);
         return true;
       }
@@ -565,6 +600,7 @@ bool Evaluate(const EvaluateOptions& options,
 
 struct ArraySolver::Impl {
   KeptMachines kept;
+  MachinesOfRanks of_ranks;
 };
 
 ArraySolver::ArraySolver() : impl_(std::make_unique<Impl>()) {
@@ -578,7 +614,8 @@ void ArraySolver::Solve(const ceres::Solver::Options& options,
                         const Options& ext_options,
                         ArrayProblem* problem,
                         Summary* summary) {
-  SolveArraysOrProblem(options, ext_options, problem, &impl_->kept, summary);
+  SolveArraysOrProblem(
+      options, ext_options, problem, &impl_->kept, &impl_->of_ranks, summary);
 }
 
 bool ArraySolver::Evaluate(const EvaluateOptions& options,
@@ -603,7 +640,12 @@ void Solve(const ceres::Solver::Options& options,
            ArrayProblem* problem,
            Summary* summary) {
   const BorrowedMachines kept(ext_options);
-  SolveArraysOrProblem(options, ext_options, problem, kept.get(), summary);
+  SolveArraysOrProblem(options,
+                       ext_options,
+                       problem,
+                       kept.get(),
+                       /*of_ranks=*/nullptr,
+                       summary);
 }
 
 }  // namespace ceres_ext
@@ -616,9 +658,6 @@ CeresCreateSolverPlugin(int abi_version,
                         const char* settings,
                         char* error,
                         int error_size) {
-  return ceres_ext::CreatePluginOfEnvironment(abi_version,
-                                              settings,
-                                              ceres_ext::SolveWholeByDevices,
-                                              error,
-                                              error_size);
+  return ceres_ext::CreatePluginOfEnvironment(
+      abi_version, settings, ceres_ext::SolveWholeByDevices, error, error_size);
 }

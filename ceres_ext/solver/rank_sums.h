@@ -57,11 +57,10 @@ class RankSums {
         return {};
       }
       CERES_EXT_RETURN_IF_ERROR(status);
-      context->SetWatch([devices = devices_] { return devices->Watch(); },
-                        [devices = devices_] { devices->BeginWait(); },
-                        [devices = devices_](bool mine) {
-                          return devices->AllAgree(mine);
-                        });
+      context->SetWatch(
+          [devices = devices_] { return devices->Watch(); },
+          [devices = devices_] { devices->BeginWait(); },
+          [devices = devices_](bool mine) { return devices->AllAgree(mine); });
     }
     return {};
   }
@@ -76,7 +75,7 @@ class RankSums {
     }
     return {};
   }
-  // Whether sums of a machine's memory can be part of what it records.
+  // True if sums of a machine's memory can be part of what it records.
   bool CanRecord() const {
     if constexpr (kIsHost) {
       return false;

@@ -50,10 +50,8 @@ bool Read(const PreprocessedProblem& pp,
     }
     const auto facts_of = [&](size_t b) {
       const ParameterBlock& block = *row->parameter_blocks()[b];
-      return ArraysOfProblem::BlockFacts{block.Size(),
-                                         HasBounds(block),
-                                         block.IsConstant(),
-                                         block.manifold()};
+      return ArraysOfProblem::BlockFacts{
+          block.Size(), HasBounds(block), block.IsConstant(), block.manifold()};
     };
     if (!arrays->Add(row->cost_function(),
                      row->loss_function(),
@@ -67,7 +65,7 @@ bool Read(const PreprocessedProblem& pp,
   return true;
 }
 
-// What Ceres's loop needs of a problem whose gradient is zero.
+// The parts that Ceres's loop needs for a problem whose gradient is zero.
 class NoLinearSolver final : public ceres::internal::LinearSolver {
  public:
   Summary Solve(ceres::internal::LinearOperator* /*A*/,
@@ -173,8 +171,7 @@ bool WholeSolvePlugin::Solve(const PreprocessedProblem& pp,
 
 bool WholeSolvePlugin::OwnsOrdering(PreprocessedProblem* pp) {
   std::string reason;
-  is_solved_ =
-      failure_.Guard(false, [&] { return Solve(*pp, &reason); });
+  is_solved_ = failure_.Guard(false, [&] { return Solve(*pp, &reason); });
   if (!is_solved_) {
     plugin_.SetWhyOneDevice(failure_.has_happened() ? failure_.sentence()
                                                     : reason);

@@ -270,10 +270,9 @@ Status CudaCommunicator::Get(Communicator* ranks,
                              CudaContext* context,
                              std::shared_ptr<CudaCommunicator>* communicator) {
   std::shared_ptr<CudaCommunicator>& kept = ranks->of_device_;
-  const char is_kept =
-      kept != nullptr && kept->device_ == context->device() &&
-      kept->error_.empty() &&
-      (kept->peers_ == nullptr || kept->peers_->IsAlive());
+  const char is_kept = kept != nullptr && kept->device_ == context->device() &&
+                       kept->error_.empty() &&
+                       (kept->peers_ == nullptr || kept->peers_->IsAlive());
   std::vector<char> are_kept;
   CERES_EXT_RETURN_IF_ERROR(Gather(is_kept, ranks, &are_kept));
   if (std::find(are_kept.begin(), are_kept.end(), 0) == are_kept.end()) {

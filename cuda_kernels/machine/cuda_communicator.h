@@ -43,7 +43,7 @@ class CudaCommunicator {
   // x = the sum of x over all ranks, of device memory; queued on the context's
   // stream.
   Status Sum(int64_t n, double* x, double* scratch, CudaContext* context);
-  // Whether sums can be recorded (cuda_graph.h). Ranks meet (AllAgree) before
+  // True if sums can be recorded (cuda_graph.h). Ranks meet (AllAgree) before
   // they launch what they have recorded.
   bool CanRecord() const { return peers_ != nullptr; }
   // Waits until all ranks call this: whether all say yes. False after an error.
@@ -67,7 +67,7 @@ class CudaCommunicator {
   Status Meet();
   // Until NCCL has done what it was asked for, or has failed.
   Status WaitForNccl(const char* call, int result);
-  // Of work that has begun.
+  // The errors of work that has begun.
   Status NcclStatus();
   void StopNccl();
   Status Fail(const std::string& message);

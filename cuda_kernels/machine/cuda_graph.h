@@ -43,7 +43,7 @@ class CudaGraph {
   Status RecordLoop(const Queue& queue, const PcgScalars* scalars);
   bool empty() const { return executable_ == nullptr; }
 
-  // What the first launch would do before, such as to take memory.
+  // Does what the first launch would do before, such as to take memory.
   Status Prepare(cudaStream_t stream) const;
   // Queues the graph, on any stream of its device.
   Status Launch(cudaStream_t stream) const;

@@ -21,8 +21,8 @@ namespace {
 
 constexpr int kBlockSize = 512;
 
-// What a thread of this device has written before, and other threads of its
-// block before a barrier, is seen by a device that has acquired `to`.
+// A device that has acquired `to` sees what this thread has written before, and
+// what other threads of its block have written before a barrier.
 __device__ __forceinline__ void Release(uint64_t value, uint64_t* to) {
 #ifdef __CUDACC__
   __threadfence_system();
@@ -124,9 +124,7 @@ Status CudaPeerSum::Sum(int64_t n, double* x, CudaContext* context) {
   return QueuePeerSum(params, context);
 }
 
-void CudaPeerSum::Stop() {
-  *static_cast<volatile int32_t*>(stop_.get()) = 1;
-}
+void CudaPeerSum::Stop() { *static_cast<volatile int32_t*>(stop_.get()) = 1; }
 
 #ifdef __CUDACC__
 
@@ -253,8 +251,8 @@ Status CudaPeerSum::Try(CudaContext* context) {
   for (int i = 0; i < kNumValues; ++i) {
     values[i] = i + params_.rank;
   }
-  CERES_EXT_RETURN_IF_ERROR(context->CopyToDevice(
-      x, values.data(), kNumValues * sizeof(double)));
+  CERES_EXT_RETURN_IF_ERROR(
+      context->CopyToDevice(x, values.data(), kNumValues * sizeof(double)));
   // Three, so that both sets of values are used again.
   for (int sum = 0; sum < 3; ++sum) {
     CERES_EXT_RETURN_IF_ERROR(Sum(kNumValues, x, context));
@@ -265,8 +263,8 @@ Status CudaPeerSum::Try(CudaContext* context) {
       Stop();
     }
   }
-  CERES_EXT_RETURN_IF_ERROR(context->CopyToHost(
-      values.data(), x, kNumValues * sizeof(double)));
+  CERES_EXT_RETURN_IF_ERROR(
+      context->CopyToHost(values.data(), x, kNumValues * sizeof(double)));
   const int size = params_.size;
   for (int i = 0; i < kNumValues; ++i) {
     const double first = size * i + 0.5 * size * (size - 1);

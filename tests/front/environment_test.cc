@@ -92,15 +92,13 @@ TEST_F(Environment, LibraryTakesThePathsItCan) {
 // By all devices, where there are several, or by one of them or the host.
 TEST_F(Environment, SeveralDevices) {
   const auto stock = Solve(nullptr, Derivatives::kAutodiff);
-  const auto all = Solve((kLibrary + ":cuda_devices=all").c_str(),
-                         Derivatives::kAnalytic);
+  const auto all =
+      Solve((kLibrary + ":cuda_devices=all").c_str(), Derivatives::kAnalytic);
   EXPECT_NE(all.message.find("[Ceres Ext: path FULL"), std::string::npos)
       << all.message;
-  const bool are_all =
-      all.message.find("ranks solve") != std::string::npos;
-  const bool is_one =
-      all.message.find("cuda_devices is not used, because") !=
-      std::string::npos;
+  const bool are_all = all.message.find("ranks solve") != std::string::npos;
+  const bool is_one = all.message.find("cuda_devices is not used, because") !=
+                      std::string::npos;
   EXPECT_NE(are_all, is_one) << all.message;
   EXPECT_NEAR(all.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
   EXPECT_NEAR(all.initial_cost, stock.initial_cost, 1e-9 * stock.initial_cost);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres/solver_plugin.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/front/solve_parts.h"
 #include "ceres_ext/import/problem_of_arrays.h"
@@ -20,6 +21,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/front/rank_problem.h"
+
+// ceres_ext/front/solve.cc
+extern "C" ceres::internal::SolverPlugin* CeresCreateSolverPlugin(
+    int abi_version, const char* settings, char* error, int error_size);
 
 namespace ceres_ext {
 namespace {
@@ -109,6 +114,38 @@ TEST_F(SeveralDevicesTest, SolveACeresProblem) {
         of_arrays.problem()->Evaluate({}, &cost, nullptr, nullptr, nullptr));
     EXPECT_NEAR(cost, summary.final_cost, 1e-10 * cost);
   }
+}
+
+// A program that calls ceres::Solve, with CERES_SOLVER_PLUGIN.
+TEST_F(SeveralDevicesTest, ServeAProgramThatCallsCeres) {
+  Case c;
+  c.has_loss = c.has_constants = true;
+  Part alone;
+  SolveBy("", c, &alone);
+  Part part;
+  Make(c, 0, 1, &part);
+  ProblemOfArrays of_arrays(part.problem);
+  char error[256] = "";
+  const std::unique_ptr<ceres::internal::SolverPlugin> plugin(
+      CeresCreateSolverPlugin(ceres::internal::kSolverPluginAbiVersion,
+                              "device=cuda,cuda_devices=all",
+                              error,
+                              sizeof(error)));
+  ASSERT_NE(plugin, nullptr) << error;
+  ceres::Solver::Summary summary;
+  {
+    const ceres::internal::ScopedSolverPlugin scoped(plugin.get());
+    ceres::Solve(SomeOptions(c), of_arrays.problem(), &summary);
+  }
+  EXPECT_THAT(summary.message, HasSubstr("[Ceres Ext: path FULL on "));
+  EXPECT_THAT(summary.message, HasSubstr("ranks solve"));
+  EXPECT_NEAR(summary.final_cost,
+              alone.summary.final_cost,
+              1e-9 * alone.summary.final_cost);
+  double cost = 0.0;
+  ASSERT_TRUE(
+      of_arrays.problem()->Evaluate({}, &cost, nullptr, nullptr, nullptr));
+  EXPECT_NEAR(cost, summary.final_cost, 1e-10 * cost);
 }
 
 // One rank fails; the other, whose device waits for it, ends too.

@@ -87,9 +87,9 @@ TEST_F(CudaPeerSumTest, SumsInTheOrderOfTheRanks) {
   for (const int size : {1, 2, 3, PeerWindow::kMaxRanks}) {
     for (const int64_t n : {1, 2, 511, 1025, 5000}) {
       for (const int num_blocks : {1, 7, PeerWindow::kMaxBlocks}) {
-        SCOPED_TRACE(testing::Message() << size << " ranks, " << n
-                                        << " values, " << num_blocks
-                                        << " blocks");
+        SCOPED_TRACE(testing::Message()
+                     << size << " ranks, " << n << " values, " << num_blocks
+                     << " blocks");
         std::vector<std::vector<double>> values(size);
         for (std::vector<double>& of_rank : values) {
           for (int64_t i = 0; i < n; ++i) {
@@ -115,8 +115,8 @@ TEST_F(CudaPeerSumTest, SumsInTheOrderOfTheRanks) {
         params.x = x.data();
         ASSERT_OK(QueuePeerSum(params, context_.get()));
         std::vector<double> found(n);
-        ASSERT_OK(context_->CopyToHost(
-            found.data(), x.data(), n * sizeof(double)));
+        ASSERT_OK(
+            context_->CopyToHost(found.data(), x.data(), n * sizeof(double)));
         EXPECT_EQ(found, expected);
         // The others see that this rank has come, with its values.
         for (int r = 0; r < size; ++r) {
@@ -149,8 +149,7 @@ TEST_F(CudaPeerSumTest, IsStoppedWhereARankDoesNotCome) {
   const auto window = std::make_unique<PeerWindow>();
   ASSERT_NO_FATAL_FAILURE(Download(params, 1, window.get()));
   window->arrived[2][3] = 0;
-  ASSERT_OK(
-      context_->CopyToDevice(params.windows[1], window.get(), kBytes));
+  ASSERT_OK(context_->CopyToDevice(params.windows[1], window.get(), kBytes));
   PageLockedBuffer stop;
   ASSERT_OK(AllocatePageLocked(sizeof(int32_t), &stop));
   *static_cast<int32_t*>(stop.get()) = 1;
@@ -162,8 +161,8 @@ TEST_F(CudaPeerSumTest, IsStoppedWhereARankDoesNotCome) {
   params.x = x.data();
   ASSERT_OK(QueuePeerSum(params, context_.get()));
   std::vector<double> found(100);
-  ASSERT_OK(context_->CopyToHost(
-      found.data(), x.data(), params.n * sizeof(double)));
+  ASSERT_OK(
+      context_->CopyToHost(found.data(), x.data(), params.n * sizeof(double)));
   for (int i = 0; i < 100; ++i) {
     if (i < 75) {
       EXPECT_EQ(found[i], 3.0);

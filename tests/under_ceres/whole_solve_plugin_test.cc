@@ -85,8 +85,8 @@ TEST_F(WholeSolvePluginTest, HasTheSummaryAndTheValuesOfThatSolve) {
       &summary);
   EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
   EXPECT_THAT(summary.message, HasSubstr("[Ceres Ext: path FULL on host"));
-  EXPECT_NEAR(summary.initial_cost, stock.initial_cost,
-              1e-12 * stock.initial_cost);
+  EXPECT_NEAR(
+      summary.initial_cost, stock.initial_cost, 1e-12 * stock.initial_cost);
   EXPECT_NEAR(summary.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
   EXPECT_GT(summary.iterations.size(), 2u);
   EXPECT_EQ(counter_.num_calls, static_cast<int>(summary.iterations.size()));
