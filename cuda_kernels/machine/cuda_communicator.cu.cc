@@ -11,6 +11,7 @@
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_libraries.cuh"
+#include "cuda_kernels/machine/cuda_peer_sum.h"
 
 namespace ceres_ext::kernels {
 namespace {

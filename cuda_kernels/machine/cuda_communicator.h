@@ -17,9 +17,10 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/communicator.h"
 #include "cuda_kernels/machine/cuda_context.h"
-#include "cuda_kernels/machine/cuda_peer_sum.h"
 
 namespace ceres_ext::kernels {
+
+class CudaPeerSum;
 
 // One rank's end. One thread at a time uses it.
 class CudaCommunicator {

@@ -204,16 +204,20 @@ Status MakeCard(const CudaContext& context, Card* card) {
   return {};
 }
 
-// Lets this rank's device use the memory of that of another one.
-Status EnablePeer(int device, const Card& other) {
-  int peer = 0;
+// *peer: this process's number of another rank's device, whose memory `device`
+// can use.
+Status FindPeer(int device, const Card& other, int* peer) {
   int can_access = 0;
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaDeviceGetByPCIBusId(&peer, other.bus_id));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaDeviceGetByPCIBusId(peer, other.bus_id));
   CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaDeviceCanAccessPeer(&can_access, device, peer));
-  if (can_access == 0) {
-    return Unsupported("its device can't use the memory of another one.");
-  }
+      cudaDeviceCanAccessPeer(&can_access, device, *peer));
+  return can_access != 0
+             ? Status()
+             : Unsupported("its device can't use the memory of another one.");
+}
+
+// For all memory of both devices.
+Status EnableAccess(int peer) {
   const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
   if (error == cudaErrorPeerAccessAlreadyEnabled) {
     static_cast<void>(cudaGetLastError());
@@ -225,14 +229,35 @@ Status EnablePeer(int device, const Card& other) {
 
 }  // namespace
 
-Status CudaPeerSum::MakeWindow(CudaContext* context) {
+Status CudaPeerSum::MakeWindow(const std::vector<int>& pool_of,
+                               CudaContext* context) {
   CERES_EXT_RETURN_IF_ERROR(AllocatePageLocked(sizeof(int32_t), &stop_));
   *static_cast<int32_t*>(stop_.get()) = 0;
   params_.stop = static_cast<const int32_t*>(stop_.get());
+  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMalloc(&beacon_, 1));
+  beacon_id_ = DriverAllocationId(beacon_);
   void* window = nullptr;
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMalloc(&window, sizeof(PeerWindow)));
+  if (pool_of.empty()) {
+    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMalloc(&window, sizeof(PeerWindow)));
+  } else {
+    // Access to this memory alone: with cudaDeviceEnablePeerAccess each
+    // allocation of the process would be mapped on all devices.
+    cudaMemPoolProps properties = {};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.location.type = cudaMemLocationTypeDevice;
+    properties.location.id = device_;
+    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemPoolCreate(&pool_, &properties));
+    for (const int device : pool_of) {
+      cudaMemAccessDesc access = {};
+      access.location.type = cudaMemLocationTypeDevice;
+      access.location.id = device;
+      access.flags = cudaMemAccessFlagsProtReadWrite;
+      CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemPoolSetAccess(pool_, &access, 1));
+    }
+    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMallocFromPoolAsync(
+        &window, sizeof(PeerWindow), pool_, context->stream()));
+  }
   params_.windows[params_.rank] = static_cast<PeerWindow*>(window);
-  window_id_ = DriverAllocationId(window);
   // A kernel that is loaded later may wait for those of all devices.
   cudaFuncAttributes attributes = {};
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaFuncGetAttributes(
@@ -305,19 +330,29 @@ Status CudaPeerSum::Connect(Communicator* ranks,
   made->params_.rank = rank;
   made->params_.size = size;
   made->params_.num_blocks = std::max(num_blocks, 1);
+  const bool are_threads =
+      std::all_of(cards.begin(), cards.end(), [&](const Card& other) {
+        return other.process == card.process;
+      });
   WindowAddress address;
-  Status status = made->MakeWindow(context);
+  Status status;
+  std::vector<int> peers;
   for (int i = 0; i < size && status.ok(); ++i) {
+    int peer = 0;
     if (i != rank) {
-      status = EnablePeer(context->device(), cards[i]);
+      status = FindPeer(context->device(), cards[i], &peer);
+      peers.push_back(peer);
+      if (status.ok() && !are_threads && cards[i].process == card.process) {
+        status = EnableAccess(peer);
+      }
     }
   }
   if (status.ok()) {
+    status =
+        made->MakeWindow(are_threads ? peers : std::vector<int>(), context);
+  }
+  if (status.ok()) {
     address.window = made->params_.windows[rank];
-    const bool are_threads =
-        std::all_of(cards.begin(), cards.end(), [&](const Card& other) {
-          return other.process == card.process;
-        });
     const cudaError_t error =
         are_threads ? cudaSuccess
                     : cudaIpcGetMemHandle(&address.handle, address.window);
@@ -358,12 +393,11 @@ bool CudaPeerSum::IsAlive() const {
     static_cast<void>(cudaGetLastError());
     return false;
   }
-  return DriverAllocationId(params_.windows[params_.rank]) == window_id_;
+  return DriverAllocationId(beacon_) == beacon_id_;
 }
 
 CudaPeerSum::~CudaPeerSum() {
-  PeerWindow* const window = params_.windows[params_.rank];
-  if (window == nullptr || !IsAlive()) {
+  if (beacon_ == nullptr || !IsAlive()) {
     // Its addresses may be in use by others.
     static_cast<void>(stop_.release());
     return;
@@ -374,7 +408,10 @@ CudaPeerSum::~CudaPeerSum() {
   for (void* const opened : opened_) {
     is_ok = cudaIpcCloseMemHandle(opened) == cudaSuccess && is_ok;
   }
-  is_ok = cudaFree(window) == cudaSuccess && is_ok;
+  is_ok = cudaFree(params_.windows[params_.rank]) == cudaSuccess && is_ok;
+  is_ok =
+      (pool_ == nullptr || cudaMemPoolDestroy(pool_) == cudaSuccess) && is_ok;
+  is_ok = cudaFree(beacon_) == cudaSuccess && is_ok;
   if (!is_ok) {
     static_cast<void>(cudaGetLastError());
   }

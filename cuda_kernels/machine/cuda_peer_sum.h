@@ -18,6 +18,8 @@
 #include "cuda_kernels/machine/communicator.h"
 #include "cuda_kernels/machine/cuda_context.h"
 
+typedef struct CUmemPoolHandle_st* cudaMemPool_t;
+
 namespace ceres_ext::kernels {
 
 // The memory of a rank that the others use; all zero at first.
@@ -73,14 +75,19 @@ class CudaPeerSum {
 
  private:
   explicit CudaPeerSum(int device) : device_(device) {}
-  Status MakeWindow(CudaContext* context);
+  // pool_of: the devices that may use it, if all are of this process; empty: it
+  // can be opened by other processes.
+  Status MakeWindow(const std::vector<int>& pool_of, CudaContext* context);
   // Sums of known values.
   Status Try(CudaContext* context);
 
   const int device_;
   PeerSumParams params_;
-  uint64_t window_id_ = 0;
-  std::vector<void*> opened_;  // windows of other processes
+  // An allocation of this device, and its number, by which a reset shows.
+  void* beacon_ = nullptr;
+  uint64_t beacon_id_ = 0;
+  cudaMemPool_t pool_ = nullptr;  // null: the window is in none
+  std::vector<void*> opened_;     // windows of other processes
   PageLockedBuffer stop_;
 };
 
