@@ -108,7 +108,8 @@ Status HostCopies::CopyBack() {
           p.num_blocks * p.size, copy_.parameters()[i].values, p.values));
     }
   }
-  return {};
+  // The caller may look at them on another stream.
+  return machine->Synchronize();
 }
 
 bool CopyToHost(const Options& options,
