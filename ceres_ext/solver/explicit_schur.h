@@ -58,12 +58,14 @@ struct ExplicitSchurRequest {
 template <typename Machine>
 class ExplicitSchur {
  public:
-  // Without merged blocks. Batches and machine outlive the object.
+  // Without merged blocks. Batches and machine outlive the object. context:
+  // whose threads list pairs, or null.
   // kUnsupported: a batch that has to list its rows and whose Jacobian is not
   // stored.
   kernels::Status Prepare(const ProblemBlocks& blocks,
                           const std::vector<Batch*>& batches,
-                          Machine* machine) {
+                          Machine* machine,
+                          kernels::HostContext* context = nullptr) {
     blocks_ = blocks;
     machine_ = machine;
     writer_ = nullptr;
@@ -95,7 +97,7 @@ class ExplicitSchur {
       CERES_EXT_RETURN_IF_ERROR(
           listed_[i]->ListRows(static_cast<int>(i), builder_.get()));
     }
-    return builder_->Build();
+    return builder_->Build(context);
   }
 
   // Until Setup.

@@ -2,6 +2,7 @@
 #include "cuda_kernels/structure/schur_pairs.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -31,6 +32,19 @@ void SortBy(int32_t n, const Number& number, std::vector<Part>* parts) {
   parts->swap(sorted);
 }
 
+// A stable sort of a few parts by number(part), in place.
+template <typename Part, typename Number>
+void SortRun(Part* begin, Part* end, const Number& number) {
+  for (Part* part = begin; part != end; ++part) {
+    const Part moved = *part;
+    Part* to = part;
+    for (; to != begin && number(to[-1]) > number(moved); --to) {
+      *to = to[-1];
+    }
+    *to = moved;
+  }
+}
+
 // By both halves of the key, stable.
 template <typename Part>
 void SortByKey(int32_t num_high, int32_t num_low, std::vector<Part>* parts) {
@@ -40,6 +54,27 @@ void SortByKey(int32_t num_high, int32_t num_low, std::vector<Part>* parts) {
   const auto low = [](const Part& part) {
     return static_cast<size_t>(part.key & 0xffffffff);
   };
+  // Rows mostly come in the order of their eliminated blocks.
+  constexpr std::ptrdiff_t kLongestRun = 64;
+  if (std::is_sorted(
+          parts->begin(), parts->end(), [&](const Part& a, const Part& b) {
+            return high(a) < high(b);
+          })) {
+    Part* const end = parts->data() + parts->size();
+    for (Part *run = parts->data(), *next = run; run != end; run = next) {
+      while (next != end && high(*next) == high(*run)) {
+        ++next;
+      }
+      if (next - run <= kLongestRun) {
+        SortRun(run, next, low);
+      } else {
+        std::stable_sort(run, next, [&](const Part& a, const Part& b) {
+          return low(a) < low(b);
+        });
+      }
+    }
+    return;
+  }
   SortBy(num_low, low, parts);
   SortBy(num_high, high, parts);
 }
@@ -91,19 +126,30 @@ void SchurPairsBuilder::AddRow(int batch,
   }
 }
 
-Status SchurPairsBuilder::Build() {
+Status SchurPairsBuilder::Build(HostContext* context) {
+  // Neither reads what the other writes.
+  Status statuses[2];
+  const auto build = [&](int64_t i, int64_t /*end*/) {
+    statuses[i] = i == 0 ? BuildAllPairs() : BuildCrossings();
+  };
+  if (context == nullptr) {
+    build(0, 1);
+    build(1, 2);
+  } else {
+    context->ParallelFor(2, 1, build);
+  }
+  return statuses[0].ok() ? statuses[1] : statuses[0];
+}
+
+Status SchurPairsBuilder::BuildAllPairs() {
   pairs_.resize(static_cast<size_t>(e_.size()));
   for (int i = 0; i < e_.size(); ++i) {
     CERES_EXT_RETURN_IF_ERROR(BuildPairs(i));
   }
-  CERES_EXT_RETURN_IF_ERROR(BuildCrossings());
   for (BatchLists& batch : batches_) {
     CERES_EXT_RETURN_IF_ERROR(
         MakeBlockLists(w_families_, batch.pair_cells, {}, &batch.pair_lists));
-    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(
-        crossing_families_, batch.crossing_cells, {}, &batch.crossing_lists));
     batch.pair_cells = {};
-    batch.crossing_cells = {};
   }
   return {};
 }
@@ -321,6 +367,11 @@ Status SchurPairsBuilder::BuildCrossings() {
         {family,
          place[crossing],
          {parts[at].value, parts[at].row, parts[at].size}});
+  }
+  for (BatchLists& batch : batches_) {
+    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(
+        crossing_families_, batch.crossing_cells, {}, &batch.crossing_lists));
+    batch.crossing_cells = {};
   }
   return {};
 }

@@ -26,6 +26,7 @@
 
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_machine.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/structure/block_families.h"
 #include "cuda_kernels/structure/block_rows.h"
@@ -95,8 +96,8 @@ class SchurPairsBuilder {
               int32_t row,
               const Eliminated& e,
               const std::vector<Cell>& cells);
-  // kUnsupported: 2^31 pairs.
-  Status Build();
+  // With the threads of *context if that is not null. kUnsupported: 2^31 pairs.
+  Status Build(HostContext* context = nullptr);
 
   // After Build: the memory of PairIndex, the lists and vectors of W, W Vi and
   // crossings on a device, within a few per cent. *build_bytes: beside that,
@@ -142,6 +143,7 @@ class SchurPairsBuilder {
 
   int32_t NumFBlocks() const { return static_cast<int32_t>(family_of_.size()); }
   int FamilyOf(int32_t f_block) const { return family_of_[f_block]; }
+  Status BuildAllPairs();
   Status BuildPairs(int e_family);
   Status BuildCrossings();
   int64_t ListBytes() const;  // of all batches

@@ -32,7 +32,8 @@ namespace ceres_ext::solver {
 class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
  public:
   // f_varies: of each value of F, in host memory, whether it is an unknown. The
-  // library for sparse matrices of the host has no use here. kUnsupported: a
+  // library for sparse matrices of the host has no use here. context: whose
+  // threads list pairs, or null. kUnsupported: a
   // library is missing, or ExplicitSchur does not support the problem.
   // kOutOfMemory: with kAuto, neither matrix has room.
   kernels::Status Setup(const StepOptions& options,
@@ -40,9 +41,10 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
                         const std::vector<Batch*>& batches,
                         const std::vector<unsigned char>& f_varies,
                         const std::shared_ptr<SparseFactorization>& /*sparse*/,
-                        kernels::CudaMachine* machine) {
+                        kernels::CudaMachine* machine,
+                        kernels::HostContext* context) {
     CERES_EXT_RETURN_IF_ERROR(SetupDiagonal(blocks, machine));
-    CERES_EXT_RETURN_IF_ERROR(Prepare(batches, f_varies));
+    CERES_EXT_RETURN_IF_ERROR(Prepare(batches, f_varies, context));
     if (options.factorization == Factorization::kSparse) {
       return SetupSparse(f_varies);
     }

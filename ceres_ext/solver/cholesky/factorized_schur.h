@@ -78,8 +78,10 @@ class FactorizedSchur {
   }
   // After SetupDiagonal.
   kernels::Status Prepare(const std::vector<Batch*>& batches,
-                          const std::vector<unsigned char>& f_varies) {
-    CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(blocks_, batches, machine_));
+                          const std::vector<unsigned char>& f_varies,
+                          kernels::HostContext* context) {
+    CERES_EXT_RETURN_IF_ERROR(
+        schur_.Prepare(blocks_, batches, machine_, context));
     num_unknowns_ = std::count(
         f_varies.begin(), f_varies.end(), static_cast<unsigned char>(1));
     return machine_->Allocate(num_unknowns_, &x_);

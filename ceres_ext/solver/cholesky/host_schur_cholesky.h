@@ -27,21 +27,23 @@ namespace ceres_ext::solver {
 class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
  public:
   // f_varies: of each value of F whether it is an unknown. sparse: null if
-  // there is no library. kUnsupported: what ExplicitSchur can't do, or a sparse
+  // there is no library. context: whose threads list pairs, or null.
+  // kUnsupported: what ExplicitSchur can't do, or a sparse
   // matrix without a library.
   kernels::Status Setup(const StepOptions& options,
                         const ProblemBlocks& blocks,
                         const std::vector<Batch*>& batches,
                         const std::vector<unsigned char>& f_varies,
                         std::shared_ptr<SparseFactorization> sparse,
-                        kernels::HostMachine* machine) {
+                        kernels::HostMachine* machine,
+                        kernels::HostContext* context) {
     sparse_ = std::move(sparse);
     if (options.factorization == Factorization::kSparse && sparse_ == nullptr) {
       return {kernels::StatusCode::kUnsupported,
               "There is no library for a sparse factorisation on the host."};
     }
     CERES_EXT_RETURN_IF_ERROR(SetupDiagonal(blocks, machine));
-    CERES_EXT_RETURN_IF_ERROR(Prepare(batches, f_varies));
+    CERES_EXT_RETURN_IF_ERROR(Prepare(batches, f_varies, context));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
     const bool may_be_sparse = sparse_ != nullptr && num_unknowns_ > 0;
     if (may_be_sparse &&

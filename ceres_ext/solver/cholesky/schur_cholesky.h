@@ -45,7 +45,8 @@ class NoSchurCholesky {
                         const std::vector<Batch*>& /*batches*/,
                         const std::vector<unsigned char>& /*f_varies*/,
                         const std::shared_ptr<SparseFactorization>& /*sparse*/,
-                        Machine* /*machine*/) {
+                        Machine* /*machine*/,
+                        kernels::HostContext* /*context*/) {
     return {kernels::StatusCode::kUnsupported,
             "This machine has no factorisation."};
   }

@@ -80,7 +80,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     if (by_parts_) {
       return own_unknowns_.Setup(this->blocks_.f, f_varies.data(), machine_);
     }
-    CERES_EXT_RETURN_IF_ERROR(this->Prepare(batches, f_varies));
+    CERES_EXT_RETURN_IF_ERROR(this->Prepare(batches, f_varies, context));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
     CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
     this->SetSize();
