@@ -9,6 +9,7 @@
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_libraries.cuh"
+#include "cuda_kernels/machine/cuda_small_cholesky.h"
 
 namespace ceres_ext::kernels {
 
@@ -43,8 +44,12 @@ Status Check(const char* call, cublasStatus_t status) {
              : LibraryError(call, status, status == CUBLAS_STATUS_ALLOC_FAILED);
 }
 // function(arguments...) of a table of functions.
-#define CERES_EXT_CALL(table, function, ...) \
-  CERES_EXT_RETURN_IF_ERROR(Check(#function, (table)->function(__VA_ARGS__)))
+#define CERES_EXT_CALL(table, function, ...)               \
+  do {                                                     \
+    CERES_EXT_RETURN_IF_ERROR(FlushLaunches());            \
+    CERES_EXT_RETURN_IF_ERROR(                             \
+        Check(#function, (table)->function(__VA_ARGS__))); \
+  } while (false)
 
 // y = x on and below the diagonal, rounded to float. Block c has column c.
 // Traffic: 12 B an element.
@@ -419,6 +424,8 @@ Status CudaDenseCholesky::TrySetup(int64_t n,
       host_workspace_.Allocate(static_cast<int64_t>(num_host_bytes)));
   n_ = n;
   options_ = options;
+  is_small_ = !options.mixed_precision &&
+              n <= MostRowsOfSmallCholesky(*machine->context());
   return {};
 }
 
@@ -477,22 +484,27 @@ Status CudaDenseCholesky::QueueFactorization(double* a) {
       machine_->context()->SetBytes(info, 0, sizeof(int32_t)));
   CERES_EXT_RETURN_IF_ERROR(machine_->context()->SetBytes(
       bad_diagonal, kNothingByte, sizeof(int32_t)));
-  const cudaDataType type = is_float ? CUDA_R_32F : CUDA_R_64F;
-  CERES_EXT_CALL(cusolver,
-                 cusolverDnXpotrf,
-                 cusolver_,
-                 params_,
-                 CUBLAS_FILL_MODE_LOWER,
-                 n_,
-                 type,
-                 is_float ? static_cast<void*>(float_factor_.data()) : a,
-                 stride,
-                 type,
-                 workspace_.data(),
-                 static_cast<size_t>(workspace_.size()),
-                 host_workspace_.data(),
-                 static_cast<size_t>(host_workspace_.size()),
-                 info);
+  if (is_small_) {
+    CERES_EXT_RETURN_IF_ERROR(
+        QueueSmallFactorization(n_, stride, a, info, machine_));
+  } else {
+    const cudaDataType type = is_float ? CUDA_R_32F : CUDA_R_64F;
+    CERES_EXT_CALL(cusolver,
+                   cusolverDnXpotrf,
+                   cusolver_,
+                   params_,
+                   CUBLAS_FILL_MODE_LOWER,
+                   n_,
+                   type,
+                   is_float ? static_cast<void*>(float_factor_.data()) : a,
+                   stride,
+                   type,
+                   workspace_.data(),
+                   static_cast<size_t>(workspace_.size()),
+                   host_workspace_.data(),
+                   static_cast<size_t>(host_workspace_.size()),
+                   info);
+  }
   CERES_EXT_RETURN_IF_ERROR(is_float ? LaunchForEach("FindBadDiagonal",
                                                      FindBadDiagonal<float>,
                                                      n_,
@@ -539,6 +551,10 @@ Status CudaDenseCholesky::ReadFailedOrder(int64_t* failed_order) {
 }
 
 Status CudaDenseCholesky::SolveInPlace(void* x, int64_t num_columns) {
+  if (is_small_ && num_columns == 1) {
+    return QueueSmallSolution(
+        n_, Stride(n_), a_, static_cast<double*>(x), machine_);
+  }
   const CusolverFunctions* cusolver = nullptr;
   CERES_EXT_RETURN_IF_ERROR(LoadCusolver(&cusolver));
   const bool is_float = options_.mixed_precision;

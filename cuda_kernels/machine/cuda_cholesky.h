@@ -2,7 +2,8 @@
 //
 // Cholesky's factorisation A = L L' of a dense symmetric matrix on a device, by
 // cuSOLVER, which is loaded at first use and linked to nothing
-// (cuda_libraries.h).
+// (cuda_libraries.h), or where it is small and of double by one block of
+// threads (cuda_small_cholesky.h).
 //
 //   CudaDenseCholesky cholesky;
 //   Status status = cholesky.Setup(n, {}, &machine);
@@ -23,8 +24,8 @@
 // times float's rounding, n times that in the worst case, down to what double
 // gives.
 //
-// Order: cuSOLVER's and cuBLAS's own, without atomics: the same input has the
-// same bits on the same device and libraries.
+// Order: fixed, or cuSOLVER's and cuBLAS's own, without atomics: the same input
+// has the same bits on the same device and libraries.
 // Stream contract: everything is queued on the machine's stream. Factorize
 // waits for it, once, Solve doesn't, CheckSolution does.
 // Memory: through the machine's account, except for some tens of megabytes that
@@ -167,7 +168,8 @@ class CudaDenseCholesky {
   Options options_;
   bool has_factor_ = false;
   bool is_inverted_ = false;
-  double* a_ = nullptr;  // the caller's
+  bool is_small_ = false;  // The matrix is factorised by cuda_small_cholesky.h.
+  double* a_ = nullptr;    // the caller's
   DeviceBuffer<unsigned char> workspace_;
   HostBuffer<unsigned char> host_workspace_;
   DeviceBuffer<Result> result_;
