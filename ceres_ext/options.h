@@ -116,15 +116,16 @@ enum PreconditionerChoice {
   PRECONDITIONER_AUTO,
 };
 
-// PCG's iterations as a CUDA graph that repeats on the device, with the same
-// results. On an H200 it saves 5 to 11 % of the minimizer's time with 380,000
-// observations and 215 iterations, and 1 % with 5 million and 84
-// (docs/measurements/gpu_tuning.md). Requires CUDA 12.4; older versions ignore
-// it.
+// Launches as CUDA graphs, with the same results: sequences of a step that come
+// again, and PCG's iterations, which repeat on the device. The latter save, on
+// an H200, 5 to 11 % of the minimizer's time with 380,000 observations and 215
+// iterations, and 1 % with 5 million and 84
+// (docs/measurements/gpu_tuning.md). They require CUDA 12.4; older versions
+// queue iterations one by one.
 enum CudaGraphType {
-  // Used after a hundred iterations without a graph, unless a profiler,
-  // sanitizer or debugger started or traces the process: these may not support
-  // such a graph (docs/options.md).
+  // Sequences from their third time on, and PCG after a hundred iterations
+  // without a graph, unless a profiler, sanitizer or debugger started or traces
+  // the process: these may not support such a graph (docs/options.md).
   CUDA_GRAPH_AUTO,
   CUDA_GRAPH_ON,
   CUDA_GRAPH_OFF,

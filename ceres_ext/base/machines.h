@@ -6,10 +6,12 @@
 #ifndef CERES_EXT_BASE_MACHINES_H_
 #define CERES_EXT_BASE_MACHINES_H_
 
+#include <optional>
 #include <type_traits>
 
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_launch_buffer.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/host_machine.h"
 
@@ -42,27 +44,38 @@ inline constexpr bool kIsHost = std::is_same_v<Machine, kernels::HostMachine>;
 
 // The destructor restores what was current for the calling thread. On the host
 // nothing is.
-struct NoDevice {};
+struct NoDevice {
+  NoDevice() = default;
+  explicit NoDevice(const kernels::CudaContext& /*context*/) {}
+};
 template <typename Machine>
 using KeepCurrentDevice = std::conditional_t<kHasCuda && !kIsHost<Machine>,
                                              kernels::KeepCurrentContext,
                                              NoDevice>;
 
+template <typename Machine>
+using BufferLaunches = std::conditional_t<kHasCuda && !kIsHost<Machine>,
+                                          kernels::BufferLaunches,
+                                          NoDevice>;
+
 // Makes a machine's device current for the calling thread until the object
 // goes; then what the caller had is so again. Wherever Ceres calls has one, so
-// that callbacks and cost functions find what their program left.
+// that callbacks and cost functions find what their program left. Launches may
+// wait for each other (cuda_launch_buffer.h).
 template <typename Machine>
 class CurrentMachine {
  public:
   explicit CurrentMachine(Machine* machine) {
     if constexpr (!kIsHost<Machine>) {
       status_ = machine->context()->Activate();
+      launches_.emplace(*machine->context());
     }
   }
   const kernels::Status& status() const { return status_; }
 
  private:
   KeepCurrentDevice<Machine> keep_;
+  std::optional<BufferLaunches<Machine>> launches_;
   kernels::Status status_;
 };
 

@@ -11,6 +11,7 @@
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/base/type_name.h"
 #include "cuda_kernels/base/vector_sums.h"
+#include "cuda_kernels/machine/cuda_launch_buffer.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/row_constants.h"
 #include "cuda_kernels/ops/vector_operation.h"
@@ -55,6 +56,7 @@ Status Launch(const DeviceForm& form,
               bool jacobian,
               Machine* machine,
               RowSums* sums) {
+  CERES_EXT_RETURN_IF_ERROR(kernels::FlushLaunches());
   const int error =
       form.launch(machine->context()->device(),
                   machine->stream(),
@@ -76,6 +78,7 @@ Status Launch(const RecomputedForm& form,
               RowBatch rows,
               Machine* machine,
               RowSums* sums) {
+  CERES_EXT_RETURN_IF_ERROR(kernels::FlushLaunches());
   double* partial = machine->sum_partial();
   int32_t* ticket = machine->sum_ticket();
   void* arguments[] = {&rows, &partial, &ticket, &sums};

@@ -43,6 +43,7 @@ Status LaunchInModule(ModelKernel kernel,
     return Status(StatusCode::kUnsupported,
                   "A kernel of a model needs more than 2^31 - 1 blocks.");
   }
+  CERES_EXT_RETURN_IF_ERROR(FlushLaunches());
   void* addresses[] = {&arguments...};
   ModelLaunch launch;
   launch.kernel = kernel;

@@ -171,6 +171,7 @@ Status LaunchClusters(const char* name,
                   arguments...);
   }
 #ifdef __CUDACC__
+  CERES_EXT_RETURN_IF_ERROR(FlushLaunches());
   const auto* const function = reinterpret_cast<const void*>(kernel);
   const ClusterLaunch launch(
       num_clusters, cluster_size, block_size, shared_bytes, stream);

@@ -194,6 +194,7 @@ CudaContext::~CudaContext() {
   if (waiting_bytes_ > 0) {
     static_cast<void>(Synchronize());  // Copies of what is freed now.
   }
+  launch_buffer_.reset();
   ReleaseKeptMemory();
   if (is_forgotten_) {
     return;
@@ -235,6 +236,9 @@ bool CudaContext::IsAlive() const {
 
 void CudaContext::Forget() {
   is_forgotten_ = true;
+  if (launch_buffer_ != nullptr) {
+    launch_buffer_->Forget();
+  }
   static_cast<void>(stages_.release());
   static_cast<void>(waiting_.release());
   waiting_bytes_ = 0;
@@ -245,11 +249,13 @@ void CudaContext::Forget() {
 }
 
 Status CudaContext::SynchronizeDevice() const {
+  CERES_EXT_RETURN_IF_ERROR(Flush());
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   return Status();
 }
 
 Status CudaContext::Synchronize() const {
+  CERES_EXT_RETURN_IF_ERROR(Flush());
   if (watch_) {
     CERES_EXT_RETURN_IF_ERROR(
         WatchUntil([this] { return IsReady(cudaStreamQuery(stream_)); }));
@@ -260,6 +266,7 @@ Status CudaContext::Synchronize() const {
 }
 
 Status CudaContext::Wait(int event, CudaEvents* events) const {
+  CERES_EXT_RETURN_IF_ERROR(Flush());
   if (watch_) {
     CERES_EXT_RETURN_IF_ERROR(
         WatchUntil([&] { return events->IsDone(event); }));
@@ -386,12 +393,14 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
     }
   }
   if (!is_forgotten_) {
+    FlushLater();
     Ignore(cudaFree(data));
   }
   ProcessBytes(options_.device) -= num_bytes;
 }
 
 void CudaContext::ReleaseKeptMemory(int64_t max_bytes) {
+  FlushLater();
   // The largest first: it takes as long to get a small one back.
   while (kept_bytes_ > max_bytes) {
     const auto last = std::prev(kept_memory_.end());
@@ -517,6 +526,7 @@ Status CudaContext::CopyToDevice(void* device,
   if (num_bytes <= 0 || is_counting_memory) {
     return Status();
   }
+  CERES_EXT_RETURN_IF_ERROR(Flush());
   if (void* const room = WaitingRoom(num_bytes); room != nullptr) {
     std::memcpy(room, host, static_cast<size_t>(num_bytes));
     copied_bytes_ += num_bytes;
@@ -545,7 +555,14 @@ Status CudaContext::CopyToHost(void* host,
     return Status();
   }
   if (void* const room = WaitingRoom(num_bytes); room != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(QueueCopyToHost(room, device, num_bytes));
+    if (MayWait() && num_bytes <= LaunchBuffer::kMostBytes) {
+      // A kernel writes there sooner than a copy would.
+      CERES_EXT_RETURN_IF_ERROR(
+          launch_buffer_->AddCopy(room, device, num_bytes));
+      copied_bytes_ += num_bytes;
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(QueueCopyToHost(room, device, num_bytes));
+    }
     CERES_EXT_RETURN_IF_ERROR(Synchronize());
     std::memcpy(host, room, static_cast<size_t>(num_bytes));
     return Status();
@@ -555,10 +572,15 @@ Status CudaContext::CopyToHost(void* host,
 }
 
 Status CudaContext::SetBytes(void* device, int value, int64_t num_bytes) const {
-  if (num_bytes > 0 && !is_counting_memory) {
-    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(
-        device, value, static_cast<size_t>(num_bytes), stream_));
+  if (num_bytes <= 0 || is_counting_memory) {
+    return Status();
   }
+  if (MayWait() && num_bytes <= LaunchBuffer::kMostBytes) {
+    return launch_buffer_->AddSetBytes(device, value, num_bytes);
+  }
+  CERES_EXT_RETURN_IF_ERROR(Flush());
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaMemsetAsync(device, value, static_cast<size_t>(num_bytes), stream_));
   return Status();
 }
 
@@ -584,12 +606,17 @@ Status CudaContext::CopyOnDevice(void* to,
     return Status();
   }
 #endif
+  if (num_bytes > 0 && MayWait() && num_bytes <= LaunchBuffer::kMostBytes) {
+    return launch_buffer_->AddCopy(to, from, num_bytes);
+  }
+  CERES_EXT_RETURN_IF_ERROR(Flush());
   return QueueCopy(to, from, num_bytes, cudaMemcpyDeviceToDevice, stream_);
 }
 
 Status CudaContext::QueueCopyToHost(void* page_locked,
                                     const void* device,
                                     int64_t num_bytes) const {
+  CERES_EXT_RETURN_IF_ERROR(Flush());
   CERES_EXT_RETURN_IF_ERROR(QueueCopy(
       page_locked, device, num_bytes, cudaMemcpyDeviceToHost, stream_));
   copied_bytes_ += num_bytes;
@@ -635,6 +662,13 @@ Status CudaEvents::Setup(int num_events) {
 Status CudaEvents::Record(int event, cudaStream_t stream) {
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaEventRecord(events_[event], stream));
   return Status();
+}
+
+Status CudaEvents::RecordLater(int event, cudaStream_t stream) {
+  LaunchBuffer* const buffer = CurrentLaunchBuffer();
+  return buffer != nullptr && buffer->stream() == stream
+             ? buffer->AddEvent(events_[event])
+             : Record(event, stream);
 }
 
 Status CudaEvents::Wait(int event) {

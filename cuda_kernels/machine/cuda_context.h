@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_launch_buffer.h"
 
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
@@ -76,6 +77,8 @@ class CudaEvents {
 
   Status Setup(int num_events);
   Status Record(int event, cudaStream_t stream);
+  // The same, where launches wait behind these (cuda_launch_buffer.h).
+  Status RecordLater(int event, cudaStream_t stream);
   // Until the work before the event is done.
   Status Wait(int event);
   // True if it is, or has failed.
@@ -123,6 +126,26 @@ class CudaContext {
 
   // Makes the device current for the calling thread.
   Status Activate() const;
+  // From now on there may be a launch buffer (cuda_launch_buffer.h).
+  void EnableLaunchBuffer() {
+    launch_buffer_ = std::make_unique<LaunchBuffer>(stream_);
+  }
+  // If true, and there may be one, launches in a BufferLaunches wait, also
+  // beyond its end. False: those that wait start.
+  void SetBuffersLaunches(bool buffers) {
+    buffers_launches_ = buffers && launch_buffer_ != nullptr && !watch_;
+    FlushLater();
+  }
+  // Null: launches don't wait.
+  LaunchBuffer* launch_buffer() const {
+    return buffers_launches_ ? launch_buffer_.get() : nullptr;
+  }
+  // Starts launches that wait.
+  Status Flush() const {
+    return launch_buffer_ == nullptr || launch_buffer_->empty()
+               ? Status()
+               : launch_buffer_->Flush();
+  }
   // Waits for the stream and returns the first error of its work.
   Status Synchronize() const;
   // The same of the work before an event of the stream.
@@ -164,7 +187,7 @@ class CudaContext {
   // for memory_limit. False: what is freed goes back to the device, all but
   // kAlwaysKept bytes of a context without a limit.
   void KeepMemory(bool keep) { keeps_memory_ = keep; }
-  static constexpr int64_t kAlwaysKept = int64_t{32} << 20;
+  static constexpr int64_t kAlwaysKept = int64_t{64} << 20;
   // Gives back what was kept and has not been asked for, all but max_bytes.
   void ReleaseKeptMemory(int64_t max_bytes = 0);
 
@@ -193,7 +216,14 @@ class CudaContext {
   Status CheckPointer(const void* data) const;
 
   int device() const { return options_.device; }
-  cudaStream_t stream() const { return stream_; }
+  // Launches that wait (cuda_launch_buffer.h) start first, unless those of the
+  // calling thread may wait too.
+  cudaStream_t stream() const {
+    if (CurrentLaunchBuffer() != launch_buffer_.get()) {
+      FlushLater();
+    }
+    return stream_;
+  }
   int num_multiprocessors() const { return num_multiprocessors_; }
   // Bytes that a kernel may ask for.
   int64_t shared_memory_per_block() const { return shared_memory_per_block_; }
@@ -220,6 +250,17 @@ class CudaContext {
   void* WaitingRoom(int64_t num_bytes) const;
   Status CopyStaged(char* device, const char* host, int64_t num_bytes) const;
 
+  // The same of a caller that can't report: the next Flush returns the error.
+  void FlushLater() const {
+    if (launch_buffer_ != nullptr && !launch_buffer_->empty()) {
+      launch_buffer_->FlushLater();
+    }
+  }
+  // True if launches of this thread wait.
+  bool MayWait() const {
+    return launch_buffer_ != nullptr &&
+           CurrentLaunchBuffer() == launch_buffer_.get();
+  }
   // Until is_done() is true; the error of the watch, if there is one.
   Status WatchUntil(const std::function<bool()>& is_done) const;
 
@@ -234,6 +275,8 @@ class CudaContext {
   bool is_forgotten_ = false;
   cudaStream_t stream_ = nullptr;
   bool owns_stream_ = false;
+  std::unique_ptr<LaunchBuffer> launch_buffer_;  // null: not enabled
+  bool buffers_launches_ = false;
   int num_multiprocessors_ = 0;
   int64_t shared_memory_per_block_ = 0;
   std::string device_name_;

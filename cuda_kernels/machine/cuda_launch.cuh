@@ -17,6 +17,7 @@
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_launch_buffer.h"
 #include "cuda_kernels/machine/cuda_warp.cuh"
 
 #define CERES_EXT_RETURN_IF_CUDA_ERROR(call)                           \
@@ -128,11 +129,22 @@ CERES_EXT_HOST_DEVICE inline int64_t CeilDivide(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Queues, or records, kernel<<<num_blocks, block_size, shared_bytes,
-// stream>>>(args...). The result of the launch itself is checked, and not
-// CUDA's last error, which may belong to the caller. An empty grid is not
-// launched and is not an error. Shared memory beyond 48 KB, what the kernel
-// declares itself included, is allowed here.
+// Zero where the bytes of *value have no meaning, so that equal values have
+// equal bytes. With other compilers some are taken for different.
+template <typename T>
+void ClearPadding(T* value) {
+#if defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__)
+  __builtin_clear_padding(value);
+#else
+  static_cast<void>(value);
+#endif
+}
+
+// Queues, records or buffers (cuda_launch_buffer.h) kernel<<<num_blocks,
+// block_size, shared_bytes, stream>>>(args...). The result of the launch itself
+// is checked, and not CUDA's last error, which may belong to the caller. An
+// empty grid is not launched and is not an error. Shared memory beyond 48 KB,
+// what the kernel declares itself included, is allowed here.
 template <typename... Parameters, typename... Arguments>
 Status Launch(const char* name,
               void (*kernel)(Parameters...),
@@ -160,6 +172,25 @@ Status Launch(const char* name,
     const dim3 block(static_cast<unsigned>(block_size));
     // Values of the types that the kernel has; CUDA copies them.
     std::tuple<Parameters...> values(arguments...);
+    LaunchBuffer* const buffer = CurrentLaunchBuffer();
+    if (error == cudaSuccess && recording == nullptr && buffer != nullptr &&
+        buffer->stream() == stream) {
+      return std::apply(
+          [&](auto&... value) {
+            (ClearPadding(&value), ...);
+            const void* const pointers[] = {&value..., nullptr};
+            const size_t sizes[] = {sizeof(value)..., 0};
+            return buffer->AddKernel({name,
+                                      reinterpret_cast<const void*>(kernel),
+                                      grid.x,
+                                      block.x,
+                                      static_cast<unsigned>(shared_bytes)},
+                                     static_cast<int>(sizeof...(value)),
+                                     pointers,
+                                     sizes);
+          },
+          values);
+    }
     error = std::apply(
         [&](auto&... value) {
           void* pointers[] = {&value...};

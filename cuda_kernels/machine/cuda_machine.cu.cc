@@ -35,7 +35,8 @@ void CudaMachine::ForgetIfLost() {
 
 bool CudaMachine::ShouldPoll(int iteration) {
   const int slot = iteration % kNumPublishedPcg;
-  if (!events_.Record(kNumMarks + slot, stream()).ok()) {
+  if (!context_->Flush().ok() ||
+      !events_.Record(kNumMarks + slot, stream()).ok()) {
     return true;
   }
   if (iteration < kLookBehind) {
@@ -79,6 +80,9 @@ bool CudaMachine::QueueToEnd(int i,
       status = loop->graph.Prepare(stream());
     }
   }
+  if (status.ok()) {
+    status = context_->Flush();
+  }
   // Nothing may wait for this device from here on until those of others have
   // their graphs too, since graphs wait for each other.
   if (!context_->AllAgree(status.ok())) {
@@ -93,6 +97,7 @@ bool CudaMachine::QueueToEnd(int i,
 
 void CudaMachine::EnableLoops(int min_num_iterations) {
   loop_record_.status = {};
+  context_->EnableLaunchBuffer();
   min_num_loop_iterations_ = min_num_iterations;
 }
 

@@ -172,7 +172,7 @@ class CudaMachine {
   // CudaContext::CopyOnDevice.
   void EnableLoops(int min_num_iterations = 1);
 
-  Status RecordMark(int mark) { return events_.Record(mark, stream()); }
+  Status RecordMark(int mark) { return events_.RecordLater(mark, stream()); }
   double SecondsBetweenMarks(int first, int last) {
     return events_.SecondsBetween(first, last);
   }

@@ -25,6 +25,7 @@ Status RunInScratch(const Call& call,
     CERES_EXT_RETURN_IF_ERROR(
         scratch->Allocate(context, static_cast<int64_t>(num_bytes)));
     if (!IsCountingMemory()) {
+      CERES_EXT_RETURN_IF_ERROR(context->Flush());
       error = call(scratch->data(), num_bytes);
     }
   }

@@ -183,6 +183,7 @@ class CudaSparseCholesky::Handles {
 // handles->function(arguments...), a call of cuDSS.
 #define CERES_EXT_CALL(function, ...)                                      \
   do {                                                                     \
+    CERES_EXT_RETURN_IF_ERROR(FlushLaunches());                            \
     handles->Begin();                                                      \
     CERES_EXT_RETURN_IF_ERROR(                                             \
         handles->Check(#function, handles->cudss->function(__VA_ARGS__))); \
@@ -412,6 +413,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
                    sizeof(none));
     handles->has_info = false;
   }
+  CERES_EXT_RETURN_IF_ERROR(FlushLaunches());
   handles->Begin();
   const cudssStatus_t status = handles->cudss->cudssExecute(
       handles->handle,

@@ -98,6 +98,13 @@ CERES_EXT_WRAP(cudaPointerGetAttributes,
 CERES_EXT_WRAP(cudaGetDeviceProperties,
                (cudaDeviceProp * properties, int device),
                (properties, device))
+CERES_EXT_WRAP(cudaGraphAddEventRecordNode,
+               (cudaGraphNode_t * node,
+                cudaGraph_t graph,
+                const cudaGraphNode_t* previous,
+                size_t num_previous,
+                cudaEvent_t event),
+               (node, graph, previous, num_previous, event))
 CERES_EXT_WRAP(cudaGraphAddKernelNode,
                (cudaGraphNode_t * node,
                 cudaGraph_t graph,
@@ -129,7 +136,15 @@ CERES_EXT_WRAP(cudaGraphConditionalHandleCreate,
                 unsigned value,
                 unsigned flags),
                (handle, graph, value, flags))
+CERES_EXT_WRAP(cudaGraphExecKernelNodeSetParams,
+               (cudaGraphExec_t executable,
+                cudaGraphNode_t node,
+                const cudaKernelNodeParams* params),
+               (executable, node, params))
 CERES_EXT_WRAP(cudaGraphLaunch,
+               (cudaGraphExec_t graph, cudaStream_t stream),
+               (graph, stream))
+CERES_EXT_WRAP(cudaGraphUpload,
                (cudaGraphExec_t graph, cudaStream_t stream),
                (graph, stream))
 CERES_EXT_WRAP(cudaMemcpyAsync,

@@ -9,16 +9,14 @@
 # OBJECT: archives and object files of the library. Functions that register
 # kernels when a program starts, and functions that only translate an error, are
 # left out. So are those that connect several devices (cuda_peer_sum.h), which
-# cuda_faults_test does not have, and cudaGraphUpload, after which the library
-# does what it does after cudaGraphInstantiate.
+# cuda_faults_test does not have.
 set -euo pipefail
 list="$1"
 shift
 left_out='^(cudaGetErrorString|__cuda(GetKernel|PopCallConfiguration|PushCallConfiguration|Register.*|UnregisterFatBinary)'
 left_out+='|cudaDevice(CanAccessPeer|EnablePeerAccess|GetByPCIBusId|GetPCIBusId)'
 left_out+='|cudaIpc(CloseMemHandle|GetMemHandle|OpenMemHandle)'
-left_out+='|cudaMallocFromPoolAsync|cudaMemPool(Create|Destroy|SetAccess)'
-left_out+='|cudaGraphUpload)$'
+left_out+='|cudaMallocFromPoolAsync|cudaMemPool(Create|Destroy|SetAccess))$'
 called="$(nm -u "$@" | awk '$1 == "U" {print $2}' |
   grep -E '^(__)?cu(da|[A-Z])[A-Za-z0-9_]*$|^(nvml|cublas|cusolver|cusparse)' |
   grep -vE "$left_out" | sort -u)"
