@@ -300,6 +300,7 @@ Status Session<Machine>::Step(const StepWanted& wanted,
       forcing_sequence_ == FORCING_SEQUENCE_EISENSTAT_WALKER;
   per_solve.is_same_linearization =
       parts_.linearization->num_evaluations() == last_evaluation_;
+  per_solve.may_queue = wanted.may_queue;
   last_evaluation_ = parts_.linearization->num_evaluations();
   *summary = parts_.solver.Solve({wanted.residuals, diagonal.e, diagonal.f},
                                  per_solve,
@@ -308,22 +309,38 @@ Status Session<Machine>::Step(const StepWanted& wanted,
   record_->num_pcg_iterations += summary->num_pcg_iterations;
   record_->num_exact_steps += summary->is_exact ? 1 : 0;
   record_->num_solves_at_pcg_limit += summary->is_at_limit ? 1 : 0;
-  record_->normal_blocks_time_in_seconds += summary->normal_blocks_seconds;
-  record_->schur_time_in_seconds += summary->schur_seconds;
-  record_->factorization_time_in_seconds += summary->factorization_seconds;
-  record_->pcg_time_in_seconds += summary->pcg_seconds;
-  record_->coarse_time_in_seconds += summary->coarse_seconds;
+  AddSeconds(*summary);
   record_->num_coarse_iterations += summary->num_coarse_iterations;
   if (const auto* coarse = parts_.solver.coarse(); coarse != nullptr) {
     record_->num_clusters = coarse->num_clusters();
     record_->num_coarse_columns = coarse->num_coarse();
   }
-  record_->back_substitution_time_in_seconds +=
-      summary->back_substitution_seconds;
   NoteMatrix();
   // The first exact step may take some, as cuDSS does with its first factor.
   record_->memory_bytes = std::max(record_->memory_bytes, peak_bytes());
   return problem_.Scatter(of_families.e, of_families.f, step);
+}
+
+template <typename Machine>
+void Session<Machine>::FinishStep(solver::StepSummary* summary) {
+  const CurrentMachine<Machine> current(machine_);
+  *summary = {};
+  summary->termination = solver::Termination::kSuccess;
+  parts_.solver.FinishQueued(summary);
+  record_->num_exact_steps -=
+      summary->termination == solver::Termination::kSuccess ? 0 : 1;
+  AddSeconds(*summary);
+}
+
+template <typename Machine>
+void Session<Machine>::AddSeconds(const solver::StepSummary& summary) {
+  record_->normal_blocks_time_in_seconds += summary.normal_blocks_seconds;
+  record_->schur_time_in_seconds += summary.schur_seconds;
+  record_->factorization_time_in_seconds += summary.factorization_seconds;
+  record_->pcg_time_in_seconds += summary.pcg_seconds;
+  record_->coarse_time_in_seconds += summary.coarse_seconds;
+  record_->back_substitution_time_in_seconds +=
+      summary.back_substitution_seconds;
 }
 
 template <typename Machine>

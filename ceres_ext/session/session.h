@@ -67,6 +67,8 @@ struct StepWanted {
   // Ceres's LinearSolver::PerSolveOptions.
   double q_tolerance = 0.0;
   double r_tolerance = -1.0;
+  // The step may only be queued, and FinishStep then says how it ended.
+  bool may_queue = false;
 };
 
 template <typename Machine>
@@ -99,6 +101,8 @@ class Session {
                        double* state_plus_delta) {
     return parts_.evaluator.Plus(state, delta, state_plus_delta);
   }
+  // Of a Step whose summary says is_queued; waits for it.
+  void FinishStep(solver::StepSummary* summary);
   // The Jacobian that steps are of.
   Linearization<Machine>* linearization() { return parts_.linearization.get(); }
   // The step of the linearization, with the sign of Ceres's linear solvers.
@@ -195,6 +199,7 @@ class Session {
                              Parts* parts);
   // For each value of F, true if it is an unknown.
   kernels::Status FindUnknowns(std::vector<unsigned char>* f_varies) const;
+  void AddSeconds(const solver::StepSummary& summary);
   // Says in the record what S is since an exact step, why it has become a dense
   // matrix, and why there is none.
   void NoteMatrix();

@@ -184,6 +184,9 @@ struct StepPerSolveOptions {
   bool use_forcing_sequence = false;
   // True if the Jacobian is that of the solve before, which was of no use.
   bool is_same_linearization = false;
+  // An exact step may only be queued, and StepSolver::FinishQueued then says
+  // how the solve ended.
+  bool may_queue = false;
 };
 
 enum class Termination {
@@ -201,6 +204,7 @@ struct StepSummary {
   int num_coarse_iterations = 0;  // of these with a second level
   bool is_exact = false;
   bool is_at_limit = false;  // PCG's step, which ended at max_num_iterations
+  bool is_queued = false;    // FinishQueued is to be called
   Termination termination = Termination::kFatalError;
   std::string message;
 

@@ -280,16 +280,21 @@ class StepSolver {
                     double* f_step) {
     system.is_same_linearization = per_solve.is_same_linearization;
     StepSummary summary;
-    const kernels::Status status =
-        SolveOrFail(system, per_solve, e_step, f_step, &summary);
-    if (!status.ok()) {
-      summary.termination =
-          status.code == kernels::StatusCode::kNumericalFailure
-              ? Termination::kFailure
-              : Termination::kFatalError;
-      summary.message = status.message;
-    }
+    NoteFailure(SolveOrFail(system, per_solve, e_step, f_step, &summary),
+                &summary);
     return summary;
+  }
+
+  // How a Solve ended whose summary says is_queued: sets termination and
+  // message, and adds seconds. Waits.
+  void FinishQueued(StepSummary* summary) {
+    summary->is_queued = false;
+    kernels::Status status = CheckFactorization();
+    if (status.ok()) {
+      status = machine_->Synchronize();
+    }
+    NoteFailure(status, summary);
+    AddSeconds(summary);
   }
 
  private:
@@ -314,11 +319,11 @@ class StepSolver {
       cholesky_->Forget();
     }
     if (options_.factorizes()) {
-      return Factorize(system, e_step, f_step, summary);
+      return Factorize(system, per_solve.may_queue, e_step, f_step, summary);
     }
     if (choice_.IsExact()) {
       choice_.NoteExact();
-      return Factorize(system, e_step, f_step, summary);
+      return Factorize(system, per_solve.may_queue, e_step, f_step, summary);
     }
     CERES_EXT_RETURN_IF_ERROR(
         Iterate(system, per_solve, e_step, f_step, summary));
@@ -339,7 +344,18 @@ class StepSolver {
       }
     }
     choice_.NoteExact();
-    return Factorize(system, e_step, f_step, summary);
+    return Factorize(system, per_solve.may_queue, e_step, f_step, summary);
+  }
+
+  static void NoteFailure(const kernels::Status& status, StepSummary* summary) {
+    if (!status.ok()) {
+      summary->termination =
+          status.code == kernels::StatusCode::kNumericalFailure
+              ? Termination::kFailure
+              : Termination::kFatalError;
+      summary->message = status.message;
+      summary->is_queued = false;
+    }
   }
 
   kernels::Status SetupCholesky() {
@@ -349,7 +365,8 @@ class StepSolver {
                             batches_,
                             f_varies_,
                             std::move(sparse_),
-                            machine_);
+                            machine_,
+                            context_);
   }
 
   kernels::Status Iterate(LinearSystem system,
@@ -554,6 +571,7 @@ class StepSolver {
   }
 
   kernels::Status Factorize(const LinearSystem& system,
+                            bool may_queue,
                             double* e_step,
                             double* f_step,
                             StepSummary* summary) {
@@ -561,7 +579,9 @@ class StepSolver {
     CERES_EXT_RETURN_IF_ERROR(
         operator_->Update(system, cholesky_->WantedBlocks(), rhs_.data()));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
-    kernels::Status status = FactorizeOnce(system, e_step, f_step);
+    summary->is_queued = may_queue && !cholesky_->waits();
+    kernels::Status status =
+        FactorizeOnce(system, summary->is_queued, e_step, f_step);
     if (cholesky_->sparse_is_wrong()) {
       const kernels::Status replaced = cholesky_->ReplaceSparse();
       if (!replaced.ok()) {
@@ -570,13 +590,12 @@ class StepSolver {
         return status;
       }
       why_dense_ = status.message;
-      status = FactorizeOnce(system, e_step, f_step);
+      status = FactorizeOnce(system, /*queues=*/false, e_step, f_step);
       if (status.code == kernels::StatusCode::kDeviceError) {
         status.message = why_dense_ + " " + status.message;
       }
     }
     CERES_EXT_RETURN_IF_ERROR(status);
-    CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
     ++summary->num_iterations;
     summary->is_exact = true;
     summary->is_at_limit = false;
@@ -585,6 +604,15 @@ class StepSolver {
     summary->message = "Success.";
     // Has no meaning for the sequence with which PCG continues.
     forcing_ = {};
+    if (!summary->is_queued) {
+      CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
+      AddSeconds(summary);
+    }
+    return {};
+  }
+
+  // Of an exact step that is done.
+  void AddSeconds(StepSummary* summary) {
     summary->normal_blocks_seconds +=
         machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
     summary->schur_seconds +=
@@ -593,11 +621,12 @@ class StepSolver {
         machine_->SecondsBetweenMarks(kSchurDone, kPcgDone);
     summary->back_substitution_seconds +=
         machine_->SecondsBetweenMarks(kPcgDone, kEnd);
-    return {};
   }
 
-  // From the blocks to a step that solves the system.
+  // From the blocks to a step that solves the system. queues: unless the
+  // factorisation waits, CheckFactorization is left to the caller.
   kernels::Status FactorizeOnce(const LinearSystem& system,
+                                bool queues,
                                 double* e_step,
                                 double* f_step) {
     CERES_EXT_RETURN_IF_ERROR(
@@ -611,9 +640,13 @@ class StepSolver {
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
     CERES_EXT_RETURN_IF_ERROR(operator_->Finish(f_step, e_step, f_step));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kEnd));
-    if (!waits) {
-      CERES_EXT_RETURN_IF_ERROR(operator_->CheckUpdate());
+    if (waits) {
+      return cholesky_->CheckFactor();
     }
+    return queues ? kernels::Status() : CheckFactorization();
+  }
+  kernels::Status CheckFactorization() {
+    CERES_EXT_RETURN_IF_ERROR(operator_->CheckUpdate());
     return cholesky_->CheckFactor();
   }
 

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -42,6 +44,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
         caller_state_(caller_state),
         host_context_(host_context),
         failure_(failure) {}
+  ~LoopVectors() final { SetBuffersLaunches(false); }
 
   struct Sizes {
     int num_parameters = 0;            // of x
@@ -71,6 +74,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   // where no step is being computed; or null.
   kernels::Status Setup(const Sizes& sizes, double* scratch_residuals) {
     CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&scalars_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->AllocateResult(&norms_of_plus_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &num_invalid_));
     memories_ = Memories(sizes, Shares());
     vectors_.clear();
@@ -90,6 +94,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     own_step_ = sizes.own_effective_parameters;
     num_asked_ = 0;
     num_used_ = 0;
+    SetBuffersLaunches(true);
     return {};
   }
 
@@ -124,6 +129,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   }
 
   bool CopyFromHost(int n, const double* host_x, double* y) final {
+    plus_from_ = nullptr;
     return Guarded([&] {
       return caller_state_ != nullptr
                  ? caller_state_->CopyToMachine(y, machine_)
@@ -151,6 +157,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   }
   void Multiply(int n, const double* x, const double* y, double* z) final {
     Run(kernels::MultiplyParams{n, x, y, z});
+    has_scaled_step_ = true;
   }
   void JacobiScaling(int n, double* x) final {
     Run(kernels::JacobiScalingParams{n, x});
@@ -187,6 +194,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
       Run(kernels::NegateParams{n, x, x});
       return !failure_->has_happened();
     }
+    step_is_judged_ = kIsHost<Machine>;
     return !failure_->has_happened() && Guarded([&]() -> kernels::Status {
       CERES_EXT_RETURN_IF_ERROR(kernels::Run(
           kernels::CountInvalidParams{
@@ -194,7 +202,9 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
           machine_));
       CERES_EXT_RETURN_IF_ERROR(kernels::Run(
           kernels::NegateIfValidParams{n, x, num_invalid_.data()}, machine_));
-      return machine_->ReadResult(scalars_, &scalars);
+      // On a device the host does not wait: ModelCostChange has the answer.
+      return step_is_judged_ ? machine_->ReadResult(scalars_, &scalars)
+                             : kernels::Status();
     }) && scalars.num_invalid == 0;
   }
 
@@ -228,23 +238,32 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                  double* x_norm,
                  double* step_norm) final {
     kernels::LoopScalars scalars;
-    const bool ok = RunAndReadOfAll(
-        n,
-        own_parameters_,
-        [&](int begin, int size) {
-          return kernels::StepNormsParams{size, x + begin, candidate_x + begin};
-        },
-        &scalars);
+    const bool ok =
+        plus_from_ == x && plus_to_ == candidate_x
+            ? Guarded([&] {
+                return machine_->ReadResult(norms_of_plus_, &scalars);
+              })
+            : RunAndReadOfAll(
+                  n,
+                  own_parameters_,
+                  [&](int begin, int size) {
+                    return kernels::StepNormsParams{
+                        size, x + begin, candidate_x + begin};
+                  },
+                  &scalars);
     *x_norm = scalars.x_norm;
     *step_norm = scalars.step_norm;
     return ok;
   }
 
+  // Also judges the step, if the linear solver or NegateIfValid have not: one
+  // that can't be used has no gain, and the loop takes it for invalid too.
   bool ModelCostChange(int n,
                        const double* residuals,
                        const double* model_residuals,
                        double* model_cost_change) final {
     kernels::LoopScalars scalars;
+    bool has_step = true;
     // Each rank has rows of its own.
     const bool ok = RunAndReadOfAll(
         n,
@@ -253,9 +272,34 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
           return kernels::ModelCostChangeParams{
               size, residuals + begin, model_residuals + begin};
         },
-        &scalars);
-    *model_cost_change = scalars.model_cost_change;
-    return ok;
+        &scalars,
+        [&] { has_step = !finish_step_ || finish_step_(); });
+    if (ok && has_step && !step_is_judged_ && scalars.num_invalid > 0) {
+      has_step = false;
+      LOG_IF(WARNING, failure_->is_logged())
+          << "Linear solver failure. Failed to compute a finite step.";
+    }
+    step_is_judged_ = true;
+    *model_cost_change = has_step ? scalars.model_cost_change
+                                  : std::numeric_limits<double>::quiet_NaN();
+    return ok && !failure_->has_happened();
+  }
+  // Called by ModelCostChange: waits for the linear solver's step and returns
+  // false if there is none.
+  void SetFinishStep(std::function<bool()> finish_step) {
+    finish_step_ = std::move(finish_step);
+  }
+
+  // candidate_x has become x (+) a step. If that is the step that was scaled
+  // last, StepNorms of both comes next: a device computes it beside the cost.
+  void NotePlus(int n, const double* x, const double* candidate_x) {
+    if (kIsHost<Machine> || ranks_ != nullptr || !has_scaled_step_) {
+      plus_from_ = nullptr;
+      return;
+    }
+    Run(kernels::StepNormsParams{n, x, candidate_x, norms_of_plus_.data()});
+    plus_from_ = x;
+    plus_to_ = candidate_x;
   }
 
  private:
@@ -338,6 +382,12 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     return order;
   }
 
+  // While there is a loop, its launches on a device may wait for each other.
+  void SetBuffersLaunches(bool buffers) {
+    if constexpr (!kIsHost<Machine>) {
+      machine_->context()->SetBuffersLaunches(buffers);
+    }
+  }
   // Methods that can't report an error leave that to the next one that can.
   // False: there has been one, after which nothing is done.
   template <typename Function>
@@ -357,17 +407,23 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
 
   template <typename Params>
   void Run(const Params& params) {
+    has_scaled_step_ = false;
+    plus_from_ = nullptr;
     Guarded([&] { return kernels::Run(params, machine_); });
   }
 
-  // Runs an operation that sets some of the scalars and reads them.
-  template <typename Params>
-  bool RunAndRead(Params params, kernels::LoopScalars* scalars) {
+  // Runs an operation that sets some of the scalars and reads them. Calls
+  // between() in between.
+  template <typename Params, typename Between>
+  bool RunAndRead(Params params,
+                  kernels::LoopScalars* scalars,
+                  const Between& between) {
     params.scalars = scalars_.data();
-    return !failure_->has_happened() && Guarded([&]() -> kernels::Status {
-      CERES_EXT_RETURN_IF_ERROR(kernels::Run(params, machine_));
-      return machine_->ReadResult(scalars_, scalars);
-    });
+    if (!Guarded([&] { return kernels::Run(params, machine_); })) {
+      return false;
+    }
+    between();
+    return Guarded([&] { return machine_->ReadResult(scalars_, scalars); });
   }
 
   // The scalars of the values that all ranks have, in one or two parts, then
@@ -406,8 +462,16 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                        const ProblemStructure::Range& own,
                        const Make& make,
                        kernels::LoopScalars* scalars) {
+    return RunAndReadOfAll(n, own, make, scalars, [] {});
+  }
+  template <typename Make, typename Between>
+  bool RunAndReadOfAll(int n,
+                       const ProblemStructure::Range& own,
+                       const Make& make,
+                       kernels::LoopScalars* scalars,
+                       const Between& between) {
     if (ranks_ == nullptr) {
-      return RunAndRead(make(0, n), scalars);
+      return RunAndRead(make(0, n), scalars, between);
     }
     Parts parts;
     if (!RunAndReadParts(n, own, make, &parts)) {
@@ -441,6 +505,15 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   // An operation sets some of them, and all are read.
   typename Machine::template Result<kernels::LoopScalars> scalars_;
   Buffer<int64_t> num_invalid_;
+  std::function<bool()> finish_step_;  // empty: steps are finished
+  // False: ModelCostChange is to say whether NegateIfValid has been.
+  bool step_is_judged_ = true;
+  // The last operation was Multiply.
+  bool has_scaled_step_ = false;
+  // What norms_of_plus_ are of; null: nothing.
+  const double* plus_from_ = nullptr;
+  const double* plus_to_ = nullptr;
+  typename Machine::template Result<kernels::LoopScalars> norms_of_plus_;
   std::vector<Memory> memories_;
   std::vector<Place> order_;
   bool nan_fails_ = false;

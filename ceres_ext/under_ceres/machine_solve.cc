@@ -59,15 +59,20 @@ class MachineSolveImpl final : public MachineSolve {
     if (objects == nullptr) {
       return {};
     }
-    auto evaluator =
-        std::make_unique<ProgramEvaluator<Machine>>(&session_, failure);
-    auto linear_solver = std::make_unique<ProgramLinearSolver<Machine>>(
-        &session_, evaluator->jacobian(), failure);
     auto vectors = std::make_shared<Vectors>(session_.machine(),
                                              session_.caller_state(),
                                              session_.host_context(),
                                              session_.ranks(),
                                              failure);
+    auto evaluator = std::make_unique<ProgramEvaluator<Machine>>(
+        &session_, vectors.get(), failure);
+    auto linear_solver = std::make_unique<ProgramLinearSolver<Machine>>(
+        &session_, evaluator->jacobian(), failure);
+    if (session_.ranks() == nullptr) {
+      linear_solver->QueueSteps();
+      vectors->SetFinishStep(
+          [solver = linear_solver.get()] { return solver->FinishStep(); });
+    }
     sizes.nan_fails = session_.has_float_blocks();
     {
       const CurrentMachine<Machine> current(session_.machine());

@@ -16,6 +16,7 @@
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/session/session.h"
+#include "ceres_ext/under_ceres/loop_vectors.h"
 #include "ceres_ext/under_ceres/program_jacobian.h"
 #include "cuda_kernels/base/status.h"
 #include "glog/logging.h"
@@ -25,9 +26,12 @@ namespace ceres_ext {
 template <typename Machine>
 class ProgramEvaluator final : public ceres::internal::Evaluator {
  public:
-  // Both outlive the evaluator.
-  ProgramEvaluator(Session<Machine>* session, Failure* failure)
+  // vectors: those of the loop, or null. All outlive the evaluator.
+  ProgramEvaluator(Session<Machine>* session,
+                   LoopVectors<Machine>* vectors,
+                   Failure* failure)
       : session_(session),
+        vectors_(vectors),
         failure_(failure),
         jacobian_(std::make_unique<ProgramJacobian<Machine>>(
             session->linearization(), session->machine(), failure)) {}
@@ -73,7 +77,11 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
             const double* delta,
             double* state_plus_delta) const final {
     return !failure_->has_happened() && failure_->Guard(false, [&] {
-      return Ok(session_->Plus(state, delta, state_plus_delta));
+      const bool ok = Ok(session_->Plus(state, delta, state_plus_delta));
+      if (ok && vectors_ != nullptr) {
+        vectors_->NotePlus(NumParameters(), state, state_plus_delta);
+      }
+      return ok;
     });
   }
 
@@ -107,6 +115,7 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
   }
 
   Session<Machine>* session_;
+  LoopVectors<Machine>* vectors_;
   Failure* failure_;
   mutable std::unique_ptr<ProgramJacobian<Machine>> jacobian_;
   // Ceres's own timers take memory when they stop.

@@ -12,11 +12,13 @@
 #include "ceres/execution_summary.h"
 #include "ceres/linear_solver.h"
 #include "ceres_ext/base/failure.h"
+#include "ceres_ext/base/machines.h"
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/session/session.h"
 #include "ceres_ext/solver/step_options.h"
 #include "ceres_ext/under_ceres/program_jacobian.h"
 #include "cuda_kernels/base/status.h"
+#include "glog/logging.h"
 
 namespace ceres_ext {
 
@@ -32,6 +34,33 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
                       Failure* failure)
       : session_(session), jacobian_(jacobian), failure_(failure) {}
 
+  // If the loop calls FinishStep before it uses what it can't take back, exact
+  // steps of a device are only queued by Solve.
+  void QueueSteps() { may_queue_ = !kIsHost<Machine>; }
+  // Of the last Solve: waits for its step. False: there is none, and whatever
+  // was computed of it is of no use. A fatal error has happened to *failure.
+  bool FinishStep() {
+    if (!is_queued_) {
+      return true;
+    }
+    is_queued_ = false;
+    const ScopedSeconds timer(&calls_.time);
+    solver::StepSummary step;
+    failure_->Guard(false, [&] {
+      session_->FinishStep(&step);
+      if (step.termination == solver::Termination::kFatalError) {
+        failure_->Set(
+            kernels::Status(kernels::StatusCode::kDeviceError, step.message));
+      } else if (step.termination == solver::Termination::kFailure) {
+        LOG_IF(WARNING, failure_->is_logged())
+            << "Linear solver failure. Failed to compute a step: "
+            << step.message;
+      }
+      return true;
+    });
+    return step.termination == solver::Termination::kSuccess;
+  }
+
   // FATAL_ERROR, which ends Ceres's loop, once *failure has happened.
   LinearSolver::Summary Solve(
       ceres::internal::LinearOperator* A,
@@ -40,6 +69,7 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
       double* x) final {
     const ScopedSeconds timer(&calls_.time);
     ++calls_.calls;
+    static_cast<void>(FinishStep());
     solver::StepSummary step;
     failure_->Guard(false, [&] {
       if (A != jacobian_) {
@@ -49,9 +79,11 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
             session_->Step({b,
                             per_solve_options.D,
                             per_solve_options.q_tolerance,
-                            per_solve_options.r_tolerance},
+                            per_solve_options.r_tolerance,
+                            may_queue_},
                            x,
                            &step);
+        is_queued_ = step.is_queued;
         if (!status.ok()) {
           failure_->Set(status);
         } else if (step.termination == solver::Termination::kFatalError) {
@@ -104,6 +136,8 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
   Session<Machine>* session_;
   const ProgramJacobian<Machine>* jacobian_;
   Failure* failure_;
+  bool may_queue_ = false;
+  bool is_queued_ = false;
   ceres::internal::CallStatistics calls_;
 };
 

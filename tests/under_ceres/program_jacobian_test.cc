@@ -92,8 +92,8 @@ class Fixture {
     EXPECT_TRUE(status.ok()) << status.message;
     EXPECT_EQ(structure_.num_other_rows() > 0,
               setting.host_rows != Setting::kNone);
-    ours_ = std::make_unique<ProgramEvaluator<kernels::HostMachine>>(&session_,
-                                                                     &failure_);
+    ours_ = std::make_unique<ProgramEvaluator<kernels::HostMachine>>(
+        &session_, nullptr, &failure_);
 
     const int n = stock_->NumParameters();
     EXPECT_EQ(ours_->NumParameters(), n);
