@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda_kernels/machine/cuda_small_cholesky.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/cholesky_test_util.h"
@@ -33,7 +34,9 @@ using Options = CudaDenseCholesky::Options;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kSizes[] = {1, 2, 31, 33, 64, 257};
+// Those up to 224 are factorised by one block of threads, in blocks of 16.
+constexpr int64_t kSizes[] = {
+    1, 2, 15, 16, 17, 31, 33, 64, 144, 145, 224, 225, 257};
 
 // B D B', B = I except for elements 0 or +-1 of the second half of the rows and
 // the first half of the columns, D = I except for element k, which is `pivot`.
@@ -99,6 +102,9 @@ std::vector<double> Unstrided(int64_t n, const std::vector<double>& a) {
 
 class CudaDenseCholeskyTest : public FactorizationTest<CudaDenseCholesky> {
  protected:
+  // Each call of a solution of n rows fails in turn.
+  void MayFail(int64_t n);
+
   // The factor in *l, which may be null, the solution in *x, which may be null
   // if there is none.
   int64_t FactorizeAndSolve(const Matrix& matrix,
@@ -582,7 +588,13 @@ TEST_F(CudaDenseCholeskyTest, NoLibraries) {
 // Each call of CUDA and of the libraries fails in turn, alone or with all that
 // follow: an error, nothing is left behind, and the next try works.
 TEST_F(CudaDenseCholeskyTest, EveryCallMayFail) {
-  constexpr int64_t n = 5;
+  for (const int64_t n : {5, 225}) {
+    SCOPED_TRACE(n);
+    MayFail(n);
+  }
+}
+
+void CudaDenseCholeskyTest::MayFail(int64_t n) {
   const Matrix matrix = PositiveDefinite(n, 7);
   const std::vector<double> expected = Solution(n);
   const std::vector<double> rhs = RightHandSide(matrix, expected);
@@ -641,10 +653,13 @@ TEST_F(CudaDenseCholeskyTest, EveryCallMayFail) {
                                "cusolverDnCreate",
                                "cusolverDnCreateParams",
                                "cusolverDnSetStream",
-                               "cusolverDnXpotrf_bufferSize",
-                               "cusolverDnXpotrf",
-                               "cusolverDnXpotrs"}) {
+                               "cusolverDnXpotrf_bufferSize"}) {
         EXPECT_THAT(failed_calls, testing::Contains(name));
+      }
+      if (options.mixed_precision || n > MostRowsOfSmallCholesky(*context_)) {
+        for (const char* name : {"cusolverDnXpotrf", "cusolverDnXpotrs"}) {
+          EXPECT_THAT(failed_calls, testing::Contains(name));
+        }
       }
       if (options.mixed_precision) {
         for (const char* name : {"cublasCreate",
