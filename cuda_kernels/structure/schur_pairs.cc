@@ -98,10 +98,12 @@ Status SchurPairsBuilder::Build() {
   }
   CERES_EXT_RETURN_IF_ERROR(BuildCrossings());
   for (BatchLists& batch : batches_) {
-    CERES_EXT_RETURN_IF_ERROR(
-        MakeBlockLists(w_families_, batch.pair_cells, {}, &batch.pair_lists));
     CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(
-        crossing_families_, batch.crossing_cells, {}, &batch.crossing_lists));
+        w_families_, batch.pair_cells, nullptr, &batch.pair_lists));
+    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(crossing_families_,
+                                             batch.crossing_cells,
+                                             nullptr,
+                                             &batch.crossing_lists));
     batch.pair_cells = {};
     batch.crossing_cells = {};
   }
