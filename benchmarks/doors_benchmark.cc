@@ -42,7 +42,8 @@ DEFINE_string(door,
               "Which doors, in this order: arrays, kept (arrays by one "
               "ArraySolver), functor (arrays of a user's functor), shared "
               "(arrays of another one, poses apart from intrinsics that 100 "
-              "cameras share, with weights and a prior on each pose), ceres, "
+              "cameras share, with weights and a prior on each pose), "
+              "kept_functor, kept_shared (these by one ArraySolver), ceres, "
               "own (a ceres::Problem that owns nothing, as docs/use.md has "
               "it).");
 DEFINE_int32(best_iterations,
@@ -109,8 +110,21 @@ void SolveOwn(const SolveBalOptions& options,
         &solved->summary);
 }
 
+// solver: null, a solve by itself.
+void SolveArrays(const SolveBalOptions& options,
+                 ArraySolver* solver,
+                 ArrayProblem* arrays,
+                 Summary* summary) {
+  if (solver == nullptr) {
+    Solve(options.solver_options, options.ext_options, arrays, summary);
+  } else {
+    solver->Solve(options.solver_options, options.ext_options, arrays, summary);
+  }
+}
+
 // The same residuals by a user's functor.
 void SolveFunctor(const SolveBalOptions& options,
+                  ArraySolver* solver,
                   BalProblem* problem,
                   Solved* solved) {
   ArrayProblem arrays;
@@ -122,11 +136,12 @@ void SolveFunctor(const SolveBalOptions& options,
                                    problem->observations.data(),
                                    {{cameras, problem->camera_index.data()},
                                     {points, problem->point_index.data()}});
-  Solve(options.solver_options, options.ext_options, &arrays, &solved->summary);
+  SolveArrays(options, solver, &arrays, &solved->summary);
 }
 
 // Poses, and intrinsics of the first of every 100 cameras.
 void SolveShared(const SolveBalOptions& options,
+                 ArraySolver* solver,
                  BalProblem* problem,
                  Solved* solved) {
   constexpr int kCamerasThatShare = 100;
@@ -164,7 +179,7 @@ void SolveShared(const SolveBalOptions& options,
       weights.data());
   arrays.AddResiduals<TranslationCost>(
       problem->num_cameras(), translations.data(), {{pose_array, nullptr}});
-  Solve(options.solver_options, options.ext_options, &arrays, &solved->summary);
+  SolveArrays(options, solver, &arrays, &solved->summary);
 }
 
 Solved SolveOnce(const std::string& door,
@@ -183,14 +198,14 @@ Solved SolveOnce(const std::string& door,
   if (door == "kept") {
     ArrayProblem arrays = BuildArrayProblem(
         /*loss=*/nullptr, /*manifold=*/nullptr, problem);
-    solver->Solve(
-        options.solver_options, options.ext_options, &arrays, &solved.summary);
+    SolveArrays(options, solver, &arrays, &solved.summary);
   } else if (door == "own") {
     SolveOwn(options, problem, &solved);
-  } else if (door == "functor") {
-    SolveFunctor(options, problem, &solved);
-  } else if (door == "shared") {
-    SolveShared(options, problem, &solved);
+  } else if (door == "functor" || door == "kept_functor") {
+    SolveFunctor(
+        options, door == "functor" ? nullptr : solver, problem, &solved);
+  } else if (door == "shared" || door == "kept_shared") {
+    SolveShared(options, door == "shared" ? nullptr : solver, problem, &solved);
   } else {
     SolveBal(of_door, problem, &solved.summary, &solved.build_seconds);
   }

@@ -105,26 +105,24 @@ Status MachineProblem<Machine>::Setup(bool merge_blocks,
     auto index_options = Index::Options::For(recomputed, mixed);
     index_options.cameras_on_device = rows.camera_id.on_device();
     index_options.points_on_device = rows.point_id.on_device();
-    KeptIndex<Machine>* kept = nullptr;
-    if (structure->IsOneBatchOfObservations() && rows.index_hash != 0 &&
-        kept_index != nullptr) {
-      kept = kept_index;
-      if (kept->hash != rows.index_hash || kept->recomputed != recomputed ||
-          kept->mixed != mixed ||
-          kept->sizes.num_cameras != pairs.num_cameras ||
-          kept->sizes.num_points != pairs.num_points ||
-          kept->sizes.num_observations != pairs.num_observations) {
-        *kept = {rows.index_hash, pairs, recomputed, mixed, nullptr, {}};
-      }
-    }
-    CERES_EXT_RETURN_IF_ERROR(SetupIndex(
-        pairs, index_options, kept, host_context, structure, batch.get()));
+    KeptIndex<Machine> inputs;
+    inputs.hash = rows.index_hash;
+    inputs.sizes = pairs;
+    inputs.recomputed = recomputed;
+    inputs.mixed = mixed;
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupIndex(inputs,
+                   index_options,
+                   structure->IsOneBatchOfObservations() ? kept_index : nullptr,
+                   host_context,
+                   structure,
+                   batch.get()));
     observations_.push_back(std::move(batch));
   }
   if (merge_blocks) {
     MergeBlocks(*structure);
   }
-  CERES_EXT_RETURN_IF_ERROR(SetupViews(structure, host_context));
+  CERES_EXT_RETURN_IF_ERROR(SetupViews(structure, kept_index, host_context));
   if (recomputed && !observations_.empty()) {
     structure->e[0].HoldSubsets();
   }
@@ -159,7 +157,7 @@ Status MachineProblem<Machine>::Setup(bool merge_blocks,
 
 template <typename Machine>
 Status MachineProblem<Machine>::SetupIndex(
-    const kernels::ObservationPairs& pairs,
+    const KeptIndex<Machine>& inputs,
     typename Index::Options index_options,
     KeptIndex<Machine>* kept_index,
     kernels::HostContext* host_context,
@@ -167,14 +165,20 @@ Status MachineProblem<Machine>::SetupIndex(
     ObservationBlocks<Machine>* batch) {
   batch->machine = machine_;
   std::vector<int32_t> point_order;
+  if (inputs.hash == 0) {
+    kept_index = nullptr;
+  }
+  if (kept_index != nullptr && !kept_index->IsOf(inputs)) {
+    *kept_index = inputs;
+  }
   if (kept_index != nullptr && kept_index->row_index != nullptr) {
     batch->row_index = kept_index->row_index;
     point_order = kept_index->point_order;
   } else {
     index_options.keep_point_order = !observations_.empty();
     batch->row_index = std::make_shared<Index>();
-    CERES_EXT_RETURN_IF_ERROR(
-        batch->row_index->Setup(pairs, index_options, &point_order, machine_));
+    CERES_EXT_RETURN_IF_ERROR(batch->row_index->Setup(
+        inputs.sizes, index_options, &point_order, machine_));
     if (kept_index != nullptr) {
       kept_index->row_index = batch->row_index;
       kept_index->point_order = point_order;
@@ -188,7 +192,6 @@ Status MachineProblem<Machine>::SetupIndex(
     structure->e[0].Permute(std::move(point_order), host_context);
     return {};
   }
-  structure->e[0].Permute(point_order, host_context);
   constexpr int64_t kBlocksPerTask = 1 << 14;
   const auto num_points = static_cast<int64_t>(point_order.size());
   kernels::HostBuffer<int32_t> place_of_point;
@@ -200,6 +203,7 @@ Status MachineProblem<Machine>::SetupIndex(
           place_of[point_order[p]] = static_cast<int32_t>(p);
         }
       });
+  structure->e[0].Permute(std::move(point_order), host_context);
   // The first batch has been indexed.
   for (size_t j = 1; j < structure->observations.size(); ++j) {
     ObservationTable& others = structure->observations[j];
@@ -210,19 +214,19 @@ Status MachineProblem<Machine>::SetupIndex(
     }
   }
   if (batch != views_.get()) {
-    int32_t* const point_id = structure->views.point_id.data();
+    CERES_EXT_RETURN_IF_ERROR(structure->views.point_id.Own());
+    int32_t* const point_id = structure->views.point_id.own_data();
     for (int64_t k = 0; k < structure->views.size(); ++k) {
       point_id[k] = place_of[point_id[k]];
     }
   }
   host_context->ParallelFor(
-      static_cast<int64_t>(structure->place.size()),
-      kBlocksPerTask,
-      [&](int64_t begin, int64_t end) {
+      structure->place.size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
         for (auto b = static_cast<size_t>(begin); b < static_cast<size_t>(end);
              ++b) {
-          if (structure->is_eliminated[b] != 0 && structure->family[b] == 0) {
-            structure->place[b] = place_of[structure->place[b]];
+          if (structure->is_eliminated[b] != 0 &&
+              structure->family.data()[b] == 0) {
+            structure->place.data()[b] = place_of[structure->place.data()[b]];
           }
         }
       });
@@ -234,7 +238,7 @@ void MachineProblem<Machine>::MergeBlocks(const ProblemStructure& structure) {
   kernels::MergedBlocksBuilder builder(blocks_.f);
   std::vector<kernels::MergedBlocksBuilder::Block> blocks;
   const auto add = [&](int32_t b) {
-    blocks.push_back({structure.family[b], structure.place[b]});
+    blocks.push_back({structure.family.data()[b], structure.place.data()[b]});
   };
   // All rows of a view hold the same.
   for (const std::vector<int32_t>& view : structure.views.blocks) {
@@ -269,6 +273,7 @@ void MachineProblem<Machine>::MergeBlocks(const ProblemStructure& structure) {
 
 template <typename Machine>
 Status MachineProblem<Machine>::SetupViews(ProblemStructure* structure,
+                                           KeptIndex<Machine>* kept_index,
                                            kernels::HostContext* host_context) {
   const ViewStructure& rows = structure->views;
   if (rows.size() == 0) {
@@ -280,16 +285,21 @@ Status MachineProblem<Machine>::SetupViews(ProblemStructure* structure,
   auto index_options =
       Index::Options::For(/*recomputed=*/false, /*in_float=*/false);
   index_options.max_columns = rows.columns;
-  CERES_EXT_RETURN_IF_ERROR(SetupIndex({num_views,
-                                        structure->e[0].size(),
-                                        rows.size(),
-                                        rows.view_id.data(),
-                                        rows.point_id.data()},
-                                       index_options,
-                                       /*kept_index=*/nullptr,
-                                       host_context,
-                                       structure,
-                                       views_.get()));
+  KeptIndex<Machine> inputs;
+  inputs.hash = rows.index_hash;
+  inputs.sizes = {num_views,
+                  structure->e[0].size(),
+                  rows.size(),
+                  rows.view_id.data(),
+                  rows.point_id.data()};
+  inputs.max_columns = rows.columns;
+  CERES_EXT_RETURN_IF_ERROR(
+      SetupIndex(inputs,
+                 index_options,
+                 observations_.empty() ? kept_index : nullptr,
+                 host_context,
+                 structure,
+                 views_.get()));
   structure->views.point_id = {};  // The index has them.
 
   std::vector<std::vector<kernels::ViewCell>> cells(num_views);
@@ -302,7 +312,8 @@ Status MachineProblem<Machine>::SetupViews(ProblemStructure* structure,
     for (const int32_t b : rows.blocks[v]) {
       const VaryingBlock block = structure->rows->block(b);
       const auto size = static_cast<int16_t>(block.tangent_size);
-      cells[v].push_back({structure->family[b], structure->place[b], size});
+      cells[v].push_back(
+          {structure->family.data()[b], structure->place.data()[b], size});
       for (int16_t j = 0; j < size; ++j) {
         *column++ = {static_cast<int16_t>(at + j), size};
         views_->view_columns[v].push_back(block.tangent_offset + j);
@@ -312,14 +323,22 @@ Status MachineProblem<Machine>::SetupViews(ProblemStructure* structure,
   }
   CERES_EXT_RETURN_IF_ERROR(machine_->Upload(columns, &views_->columns));
   const kernels::ObservationIndexRef& index = views_->index();
-  const auto read_rows = [&](std::vector<int32_t>* view_of_row,
-                             std::vector<int32_t>* point_of_row) -> Status {
-    view_of_row->resize(rows.size());
-    point_of_row->resize(rows.size());
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Download(rows.size(), index.camera_id, view_of_row->data()));
-    return machine_->Download(
-        rows.size(), index.point_id, point_of_row->data());
+  const auto read = [&](const int32_t* from,
+                        kernels::HostBuffer<int32_t>* to) -> Status {
+    constexpr int64_t kRowsPerTask = 1 << 16;
+    CERES_EXT_RETURN_IF_ERROR(to->Allocate(rows.size()));
+    // Fresh pages come faster to several threads than to a copy.
+    host_context->ParallelFor(
+        rows.size(), kRowsPerTask, [to](int64_t begin, int64_t end) {
+          std::fill(to->data() + begin, to->data() + end, 0);
+        });
+    return machine_->Download(rows.size(), from, to->data());
+  };
+  const auto read_rows =
+      [&](kernels::HostBuffer<int32_t>* view_of_row,
+          kernels::HostBuffer<int32_t>* point_of_row) -> Status {
+    CERES_EXT_RETURN_IF_ERROR(read(index.camera_id, view_of_row));
+    return read(index.point_id, point_of_row);
   };
   return views_->views.Setup(blocks_.f,
                              blocks_.merged,
@@ -344,13 +363,13 @@ Status MachineProblem<Machine>::SetupGeneralRows(
         continue;
       }
       const bool eliminated = structure.is_eliminated[block] != 0;
-      const int32_t family = structure.family[block];
+      const int32_t family = structure.family.data()[block];
       if (eliminated && family == 0) {
         blocks_.e_owner[0] = ProblemBlocks::kShared;
       }
       builder_->AddCell({eliminated,
                          family,
-                         structure.place[block],
+                         structure.place.data()[block],
                          structure.rows->block(block).tangent_size});
     }
   }

@@ -52,18 +52,28 @@ class FamilyTable {
   Buffer<uint8_t> held_;
 };
 
-// The index of a batch of observations, for solves one after the other whose
-// rows name the same blocks.
+// The index of a batch of observations or of the rows of views, for solves one
+// after the other whose rows name the same blocks.
 template <typename Machine>
 struct KeptIndex {
-  // Its inputs: ObservationTable::index_hash, sizes, and the properties that
-  // decide its tiles. 0: of nothing.
+  // Its inputs: index_hash of ObservationTable or ViewStructure, sizes, and the
+  // properties that decide its tiles. 0: of nothing.
   uint64_t hash = 0;
   kernels::ObservationPairs sizes;
   bool recomputed = false;
   bool mixed = false;
+  int max_columns = 0;
   std::shared_ptr<kernels::RowIndex<Machine>> row_index;
   std::vector<int32_t> point_order;
+
+  // True if it is of these inputs.
+  bool IsOf(const KeptIndex& inputs) const {
+    return hash == inputs.hash && recomputed == inputs.recomputed &&
+           mixed == inputs.mixed && max_columns == inputs.max_columns &&
+           sizes.num_cameras == inputs.sizes.num_cameras &&
+           sizes.num_points == inputs.sizes.num_points &&
+           sizes.num_observations == inputs.sizes.num_observations;
+  }
 };
 
 // The index of one batch of observations, or of the rows of views, with its
@@ -116,7 +126,8 @@ class MachineProblem {
   // observations, what RowIndex's Options::For asks; with `recomputed`, what
   // subset manifolds of points keep constant is held (block_table.h).
   // kept_index: where a batch of observations finds and leaves its index if it
-  // is the only batch; or null. host_context: threads for what is put in order
+  // is the only batch, or rows of views if there are no observations; or null.
+  // host_context: threads for what is put in order
   // on the host.
   kernels::Status Setup(bool merge_blocks,
                         ProblemStructure* structure,
@@ -187,8 +198,9 @@ class MachineProblem {
   using Buffer = typename Machine::template Buffer<double>;
 
   // Makes the index of the rows of a batch, or takes the one that was kept, and
-  // brings the points into its order. The first batch decides that.
-  kernels::Status SetupIndex(const kernels::ObservationPairs& pairs,
+  // brings the points into its order. The first batch decides that. inputs: as
+  // KeptIndex has them; kept_index may be null.
+  kernels::Status SetupIndex(const KeptIndex<Machine>& inputs,
                              typename Index::Options index_options,
                              KeptIndex<Machine>* kept_index,
                              kernels::HostContext* host_context,
@@ -197,6 +209,7 @@ class MachineProblem {
   // Fills blocks_.merged.
   void MergeBlocks(const ProblemStructure& structure);
   kernels::Status SetupViews(ProblemStructure* structure,
+                             KeptIndex<Machine>* kept_index,
                              kernels::HostContext* host_context);
   kernels::Status SetupGeneralRows(const ProblemStructure& structure);
 

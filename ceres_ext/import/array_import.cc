@@ -35,21 +35,20 @@ uint64_t Mix(uint64_t x) {
 
 // Hash of both ids of all rows, each at its place. It is a sum, so threads may
 // add in any order. Not 0.
-uint64_t HashOf(const ObservationTable& rows, kernels::HostContext* context) {
+uint64_t HashOf(int64_t n,
+                const int32_t* camera,
+                const int32_t* point,
+                kernels::HostContext* context) {
   std::atomic<uint64_t> sum{0};
-  const int32_t* const camera = rows.camera_id.data();
-  const int32_t* const point = rows.point_id.data();
-  context->ParallelFor(
-      rows.size(), kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
-        uint64_t part = 0;
-        for (int64_t k = begin; k < end; ++k) {
-          const uint64_t ids = uint64_t{static_cast<uint32_t>(camera[k])}
-                                   << 32 |
-                               static_cast<uint32_t>(point[k]);
-          part += Mix(ids + Mix(static_cast<uint64_t>(k)));
-        }
-        sum += part;
-      });
+  context->ParallelFor(n, kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
+    uint64_t part = 0;
+    for (int64_t k = begin; k < end; ++k) {
+      const uint64_t ids = uint64_t{static_cast<uint32_t>(camera[k])} << 32 |
+                           static_cast<uint32_t>(point[k]);
+      part += Mix(ids + Mix(static_cast<uint64_t>(k)));
+    }
+    sum += part;
+  });
   return sum == 0 ? 1 : sum.load();
 }
 
@@ -410,6 +409,11 @@ bool ArrayImport::Import(const ImportOptions& options,
   if (!ImportRows(rows_, of_rows, context, structure, reason)) {
     return false;
   }
+  ViewStructure& views = structure->views;
+  if (wants_hash && views.size() > 0) {
+    views.index_hash = HashOf(
+        views.size(), views.view_id.data(), views.point_id.data(), context);
+  }
   if (communicator_ != nullptr) {
     rows_->FindRanges(
         OwnArray(), &structure->own_state, &structure->own_columns);
@@ -558,7 +562,8 @@ bool ArrayImport::ImportObservations(bool wants_hash,
       }
       if (wants_hash && !rows.camera_id.on_device() &&
           !rows.point_id.on_device()) {
-        rows.index_hash = HashOf(rows, context);
+        rows.index_hash =
+            HashOf(n, rows.camera_id.data(), rows.point_id.data(), context);
       }
       BlockTable* const table = &structure->f.emplace_back();
       const int array = residuals.blocks[0].parameters;

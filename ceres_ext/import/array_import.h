@@ -79,7 +79,8 @@ class ArrayImport {
 
   // As ImportProgram, and throws std::bad_alloc. May be called again where
   // *structure is used up; it refers to the arrays and to this object.
-  // wants_hash: of what ObservationTable::index_hash says.
+  // wants_hash: what ObservationTable::index_hash and ViewStructure::index_hash
+  // say.
   bool Import(const ImportOptions& options,
               bool wants_hash,
               kernels::HostContext* context,

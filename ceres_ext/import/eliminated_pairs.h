@@ -24,43 +24,28 @@ class EliminatedPairs {
       : rows_(rows), is_eliminated_(is_eliminated) {}
 
   void AddPairsOf(int64_t row) {
-    AnyPair(row, [this](uint64_t pair) {
-      pairs_.insert(pair);
-      return false;
-    });
-  }
-
-  bool empty() const { return pairs_.empty(); }
-  bool Has(int32_t other, int32_t eliminated) const {
-    return pairs_.count(PairOf(other, eliminated)) > 0;
-  }
-  bool HasAPairOf(int64_t row) const {
-    return AnyPair(row,
-                   [this](uint64_t pair) { return pairs_.count(pair) > 0; });
-  }
-
- private:
-  static uint64_t PairOf(int32_t other, int32_t eliminated) {
-    return uint64_t{static_cast<uint32_t>(other)} << 32 |
-           static_cast<uint32_t>(eliminated);
-  }
-
-  // True if fn(pair) is true for a pair of the row; it is asked until one is.
-  template <typename Function>
-  bool AnyPair(int64_t row, Function&& fn) const {
     for (const int32_t eliminated : rows_.BlocksOf(row)) {
       if (eliminated == BlockOfRow::kConstant ||
           is_eliminated_[eliminated] == 0) {
         continue;
       }
       for (const int32_t other : rows_.BlocksOf(row)) {
-        if (other != BlockOfRow::kConstant && other != eliminated &&
-            fn(PairOf(other, eliminated))) {
-          return true;
+        if (other != BlockOfRow::kConstant && other != eliminated) {
+          pairs_.insert(PairOf(other, eliminated));
         }
       }
     }
-    return false;
+  }
+
+  bool empty() const { return pairs_.empty(); }
+  bool Has(int32_t other, int32_t eliminated) const {
+    return pairs_.count(PairOf(other, eliminated)) > 0;
+  }
+
+ private:
+  static uint64_t PairOf(int32_t other, int32_t eliminated) {
+    return uint64_t{static_cast<uint32_t>(other)} << 32 |
+           static_cast<uint32_t>(eliminated);
   }
 
   const ProblemRows& rows_;

@@ -3,7 +3,9 @@
 #include "ceres_ext/import/find_views.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <utility>
@@ -20,6 +22,7 @@ constexpr int64_t kFewRowsPerTask = 1 << 12;
 constexpr int64_t kManyRowsPerTask = 1 << 16;
 constexpr int64_t kLeastRowsOfAView = 4;
 constexpr int32_t kNoView = -1;
+constexpr int kAnySize = std::numeric_limits<int>::max();
 
 // A row: its eliminated block, the last of them, and the blocks beside it,
 // which distinguish views.
@@ -112,6 +115,12 @@ class UniformReader {
 
   const UniformRows& rows() const { return *rows_; }
   bool have_views() const { return row_.size >= 0; }
+  int32_t columns() const { return row_.columns; }
+  // The slots of the point and of the other blocks.
+  const UniformRows::Slot* point() const { return point_; }
+  const std::vector<const UniformRows::Slot*>& others() const {
+    return others_;
+  }
   Row Read(int64_t i) const {
     Row row = row_;
     const int64_t k = i - rows_->begin;
@@ -139,14 +148,27 @@ std::vector<UniformReader> MakeReaders(
     const bool are_alike = std::all_of(
         rows.slots.begin(), rows.slots.end(), [&](const auto& slot) {
           const uint8_t* const begin = is_eliminated.data() + slot.first;
-          return std::find(begin, begin + slot.num_blocks, *begin ^ 1) ==
-                 begin + slot.num_blocks;
+          return std::memchr(begin,
+                             *begin ^ 1,
+                             static_cast<size_t>(slot.num_blocks)) == nullptr;
         });
     if (are_alike) {
       readers.emplace_back(problem, &rows, is_eliminated, use_schur);
     }
   }
   return readers;
+}
+
+// That of the most rows that have views; null: there is none.
+const UniformReader* MostViews(const std::vector<UniformReader>& readers) {
+  const UniformReader* most = nullptr;
+  for (const UniformReader& reader : readers) {
+    if (reader.have_views() &&
+        (most == nullptr || reader.rows().size() > most->rows().size())) {
+      most = &reader;
+    }
+  }
+  return most;
 }
 
 // The reader of row i, and up to which row that is the answer.
@@ -215,39 +237,157 @@ struct Task {
   int32_t two_eliminated = -1;  // the first row that has
 };
 
-template <typename T>
-void Allocate(int64_t size, kernels::HostBuffer<T>* buffer) {
+template <typename Buffer>
+void Allocate(int64_t size, Buffer* buffer) {
   if (!buffer->Allocate(size).ok()) {
     throw std::bad_alloc();
   }
 }
 
-bool HasPairsOf(const std::vector<int32_t>& others,
-                const ViewStructure& views,
-                const ProblemRows& problem,
-                const std::vector<uint8_t>& is_eliminated) {
-  EliminatedPairs pairs(problem, is_eliminated);
-  for (const int32_t i : others) {
-    pairs.AddPairsOf(i);
+// Of rows that have views, if the block of one slot determines the view, as
+// that of an image does. False otherwise.
+bool FindViewsBySlot(const UniformReader& reader,
+                     kernels::HostContext* context,
+                     ViewStructure* views) {
+  const auto& slots = reader.others();
+  const auto longest = std::max_element(
+      slots.begin(),
+      slots.end(),
+      [](const UniformRows::Slot* a, const UniformRows::Slot* b) {
+        return a->num_blocks < b->num_blocks;
+      });
+  const int64_t n = reader.rows().size();
+  if (longest == slots.end() || (*longest)->number == nullptr ||
+      kLeastRowsOfAView * (*longest)->num_blocks > n) {
+    return false;
   }
-  for (int64_t k = 0; !pairs.empty() && k < views.size(); ++k) {
-    if (pairs.HasAPairOf(views.row(k))) {
-      return true;
+  const int32_t* const number = (*longest)->number;
+  // The first row of each block.
+  std::vector<std::atomic<int32_t>> first(
+      static_cast<size_t>((*longest)->num_blocks));
+  for (std::atomic<int32_t>& row : first) {
+    row = std::numeric_limits<int32_t>::max();
+  }
+  context->ParallelFor(n, kManyRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      std::atomic<int32_t>& row = first[static_cast<size_t>(number[k])];
+      int32_t known = row.load(std::memory_order_relaxed);
+      while (k < known &&
+             !row.compare_exchange_weak(known, static_cast<int32_t>(k))) {
+      }
+    }
+  });
+  // Other rows of the block have the same blocks.
+  std::atomic<bool> differ{false};
+  const int64_t num_compared = slots.size() > 1 ? n : 0;
+  context->ParallelFor(
+      num_compared, kManyRowsPerTask, [&](int64_t begin, int64_t end) {
+        bool one_differs = false;
+        for (const UniformRows::Slot* slot : slots) {
+          for (int64_t k = begin; slot != *longest && k < end; ++k) {
+            const int32_t row = first[static_cast<size_t>(number[k])].load(
+                std::memory_order_relaxed);
+            one_differs |= slot->Block(k) != slot->Block(row);
+          }
+        }
+        if (one_differs) {
+          differ = true;
+        }
+      });
+  if (differ) {
+    return false;
+  }
+  // Views are numbered as their rows come.
+  std::vector<std::pair<int32_t, int32_t>> by_row;
+  for (size_t b = 0; b < first.size(); ++b) {
+    if (first[b] < n) {
+      by_row.emplace_back(first[b], static_cast<int32_t>(b));
     }
   }
-  return false;
+  std::sort(by_row.begin(), by_row.end());
+  std::vector<int32_t> view_of(first.size(), kNoView);
+  bool are_numbers = true;
+  for (size_t v = 0; v < by_row.size(); ++v) {
+    const auto [k, block] = by_row[v];
+    const Row row = reader.Read(reader.rows().begin + k);
+    views->blocks.emplace_back(row.blocks, row.blocks + row.size);
+    view_of[static_cast<size_t>(block)] = static_cast<int32_t>(v);
+    are_numbers &= block == static_cast<int32_t>(v);
+  }
+  if (are_numbers) {
+    views->view_id.Refer(n, number);
+  } else {
+    Allocate(n, &views->view_id);
+    context->ParallelFor(n, kManyRowsPerTask, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        views->view_id.own_data()[k] = view_of[static_cast<size_t>(number[k])];
+      }
+    });
+  }
+  views->columns = reader.columns();
+  views->uniform = &reader.rows();
+  views->first_row = views->uniform->begin;
+  views->uniform_points = reader.point();
+  return true;
 }
 
-}  // namespace
+// What FindViews finds before it looks at pairs.
+struct Found {
+  bool has_views = false;
+  ViewStructure views;
+  std::vector<int32_t> others;
+};
 
-bool FindViews(const ProblemRows& problem,
-               const OtherRows& rows,
-               const std::vector<uint8_t>& is_eliminated,
-               bool use_schur,
-               kernels::HostContext* context,
-               std::vector<int32_t>* general_rows,
-               ViewStructure* views,
-               std::string* reason) {
+// If all views are of the uniform rows that have most, and found by a slot.
+// False otherwise, and if a row has two eliminated blocks.
+bool FindUniformRowsViews(const ProblemRows& problem,
+                          const std::vector<UniformReader>& readers,
+                          const std::vector<uint8_t>& is_eliminated,
+                          bool use_schur,
+                          kernels::HostContext* context,
+                          Found* found) {
+  const UniformReader* const most = MostViews(readers);
+  if (most == nullptr) {
+    return false;
+  }
+  const UniformRows& rows = most->rows();
+  const int64_t num_others = problem.size() - rows.size();
+  const auto row_of = [&rows](int64_t k) {
+    return k < rows.begin ? k : k + rows.size();
+  };
+  std::atomic<bool> are_others{true};
+  context->ParallelFor(
+      num_others, kFewRowsPerTask, [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end && are_others; ++k) {
+          const int64_t i = row_of(k);
+          const UniformReader* const reader =
+              FindReader(readers, i, problem.size()).first;
+          const Row row =
+              reader != nullptr
+                  ? reader->Read(i)
+                  : ReadRow(problem, is_eliminated, use_schur, kAnySize, i);
+          if (row.size >= 0 || row.num_eliminated > 1) {
+            are_others = false;
+          }
+        }
+      });
+  found->has_views =
+      are_others && FindViewsBySlot(*most, context, &found->views);
+  for (int64_t k = 0; found->has_views && k < num_others; ++k) {
+    found->others.push_back(static_cast<int32_t>(row_of(k)));
+  }
+  return found->has_views;
+}
+
+// Any rows, by their blocks.
+bool FindAnyViews(const ProblemRows& problem,
+                  const OtherRows& rows,
+                  const std::vector<UniformReader>& readers,
+                  const std::vector<uint8_t>& is_eliminated,
+                  bool use_schur,
+                  kernels::HostContext* context,
+                  Found* result,
+                  std::string* reason) {
   const int64_t n = rows.size;
   const int64_t rows_per_task =
       n <= 4 * kManyRowsPerTask ? kFewRowsPerTask : kManyRowsPerTask;
@@ -257,12 +397,7 @@ bool FindViews(const ProblemRows& problem,
   Allocate(n, &view_of);
   Allocate(n, &point_of);
   // Points of observations, with which these share a family, have three values.
-  const int max_size =
-      rows.rows == nullptr ? std::numeric_limits<int>::max() : kPointSize;
-  std::vector<UniformReader> readers;
-  if (rows.rows == nullptr) {
-    readers = MakeReaders(problem, is_eliminated, use_schur);
-  }
+  const int max_size = rows.rows == nullptr ? kAnySize : kPointSize;
   std::vector<Task> tasks(
       static_cast<size_t>((n + rows_per_task - 1) / rows_per_task));
   context->ParallelFor(n, rows_per_task, [&](int64_t begin, int64_t end) {
@@ -305,12 +440,11 @@ bool FindViews(const ProblemRows& problem,
     all.blocks.emplace_back(row.blocks, row.blocks + row.size);
     columns = std::max(columns, row.columns);
   }
-  const bool has_views =
+  result->has_views =
       num_rows > 0 &&
       num_rows >= kLeastRowsOfAView * static_cast<int64_t>(all.blocks.size());
-  if (has_views) {
-    all.columns = kernels::WithStoredColumns(
-        columns, [](auto stored) { return int{stored}; });
+  if (result->has_views) {
+    all.columns = columns;
     std::vector<int32_t> others(static_cast<size_t>(n - num_rows));
     // Without others the arrays are used directly.
     const bool has_others = num_rows < n;
@@ -325,8 +459,10 @@ bool FindViews(const ProblemRows& problem,
     Allocate(has_others ? num_rows : 0, &all.view_id);
     Allocate(has_others ? num_rows : 0, &all.point_id);
     Allocate(lists_rows ? num_rows : 0, &all.rows);
-    int32_t* const view_id = (has_others ? all.view_id : view_of).data();
-    int32_t* const point_id = (has_others ? all.point_id : point_of).data();
+    int32_t* const view_id =
+        has_others ? all.view_id.own_data() : view_of.data();
+    int32_t* const point_id =
+        has_others ? all.point_id.own_data() : point_of.data();
     std::vector<int64_t> first{0};  // of each task, of those that have a view
     for (const Task& task : tasks) {
       first.push_back(first.back() + task.num_rows);
@@ -349,17 +485,92 @@ bool FindViews(const ProblemRows& problem,
       }
     });
     if (!has_others) {
-      all.view_id = std::move(view_of);
-      all.point_id = std::move(point_of);
+      all.view_id.Take(std::move(view_of));
+      all.point_id.Take(std::move(point_of));
     }
-    if (!HasPairsOf(others, all, problem, is_eliminated)) {
-      *views = std::move(all);
-      *general_rows = std::move(others);
-      return true;
-    }
+    result->views = std::move(all);
+    result->others = std::move(others);
   }
+  return true;
+}
+
+// True if a row of a view has a pair of blocks that one of the others has.
+bool SharePairs(const Found& found,
+                const ProblemRows& problem,
+                const std::vector<uint8_t>& is_eliminated,
+                kernels::HostContext* context) {
+  EliminatedPairs pairs(problem, is_eliminated);
+  for (const int32_t i : found.others) {
+    pairs.AddPairsOf(i);
+  }
+  const ViewStructure& views = found.views;
+  std::atomic<bool> has_one{false};
+  context->ParallelFor(
+      pairs.empty() ? 0 : views.size(),
+      kFewRowsPerTask,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end && !has_one; ++k) {
+          const int32_t point = views.uniform_points != nullptr
+                                    ? views.uniform_points->Block(k)
+                                    : views.point_id.data()[k];
+          const auto& blocks =
+              views.blocks[static_cast<size_t>(views.view_id.data()[k])];
+          if (std::any_of(blocks.begin(), blocks.end(), [&](int32_t block) {
+                return pairs.Has(block, point);
+              })) {
+            has_one = true;
+          }
+        }
+      });
+  return has_one;
+}
+
+}  // namespace
+
+const UniformRows* FindUniformViews(const ProblemRows& problem,
+                                    const std::vector<uint8_t>& is_eliminated,
+                                    bool use_schur) {
+  const std::vector<UniformReader> readers =
+      MakeReaders(problem, is_eliminated, use_schur);
+  const UniformReader* const most = MostViews(readers);
+  return most == nullptr ? nullptr : &most->rows();
+}
+
+bool FindViews(const ProblemRows& problem,
+               const OtherRows& rows,
+               const std::vector<uint8_t>& is_eliminated,
+               bool use_schur,
+               kernels::HostContext* context,
+               std::vector<int32_t>* general_rows,
+               ViewStructure* views,
+               std::string* reason) {
+  std::vector<UniformReader> readers;
+  if (rows.rows == nullptr) {
+    readers = MakeReaders(problem, is_eliminated, use_schur);
+  }
+  Found found;
+  if (!FindUniformRowsViews(
+          problem, readers, is_eliminated, use_schur, context, &found) &&
+      !FindAnyViews(problem,
+                    rows,
+                    readers,
+                    is_eliminated,
+                    use_schur,
+                    context,
+                    &found,
+                    reason)) {
+    return false;
+  }
+  if (found.has_views && !SharePairs(found, problem, is_eliminated, context)) {
+    found.views.columns = kernels::WithStoredColumns(
+        found.views.columns, [](auto stored) { return int{stored}; });
+    *views = std::move(found.views);
+    *general_rows = std::move(found.others);
+    return true;
+  }
+  const int64_t n = rows.size;
   general_rows->resize(static_cast<size_t>(n));
-  context->ParallelFor(n, rows_per_task, [&](int64_t begin, int64_t end) {
+  context->ParallelFor(n, kManyRowsPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       (*general_rows)[static_cast<size_t>(k)] = rows[k];
     }

@@ -27,8 +27,9 @@ constexpr int kNumKinds = 2;  // of BatchModelKind
 // not an observation.
 constexpr int32_t kNoBlock = -1;
 constexpr int8_t kOtherRow = -1;
-// Residual blocks that a thread reads in one go.
+// Residual blocks that a thread reads in one go; uniform ones.
 constexpr int64_t kRowsPerPass = 1 << 12;
+constexpr int64_t kUniformRowsPerPass = 1 << 16;
 constexpr int64_t kBlocksPerPass = 1 << 12;
 
 // Blocks of a family: those that vary in the order of the state, then the
@@ -37,12 +38,12 @@ class BlockIds {
  public:
   // place_of_index: of each block that varies its id, kNoBlock where it is in
   // no family yet.
-  explicit BlockIds(std::vector<int32_t>* place_of_index)
+  explicit BlockIds(kernels::HostBuffer<int32_t>* place_of_index)
       : place_of_index_(place_of_index) {}
 
   // Asks for the varying block with this index. Any number of threads at once.
   void Ask(int32_t index) {
-    __atomic_store_n(&(*place_of_index_)[index], kAsked, __ATOMIC_RELAXED);
+    __atomic_store_n(&place_of_index_->data()[index], kAsked, __ATOMIC_RELAXED);
   }
   // Asks for a constant block, known by its value; what it has in place of an
   // index.
@@ -57,7 +58,7 @@ class BlockIds {
 
   // Numbers all that were asked for. Throws std::bad_alloc.
   void Number(kernels::HostContext* context) {
-    const auto n = static_cast<int64_t>(place_of_index_->size());
+    const int64_t n = place_of_index_->size();
     int32_t* const place = place_of_index_->data();
     // Before each task, of those that were asked for.
     std::vector<int32_t> begin_of(
@@ -87,7 +88,7 @@ class BlockIds {
 
   // After Number, of what was asked for.
   int32_t Id(int32_t index) const {
-    return index >= 0 ? (*place_of_index_)[index]
+    return index >= 0 ? place_of_index_->data()[index]
                       : num_varying_ + (kNoBlock - 1 - index);
   }
   // By id.
@@ -97,7 +98,7 @@ class BlockIds {
  private:
   static constexpr int32_t kAsked = kNoBlock - 1;
 
-  std::vector<int32_t>* place_of_index_;
+  kernels::HostBuffer<int32_t>* place_of_index_;
   std::unordered_map<const double*, int32_t> constant_;
   std::vector<BlockOfRow> constants_;
   int32_t num_varying_ = 0;
@@ -176,11 +177,26 @@ class Importer {
     structure_->num_parameters = rows_.num_parameters();
     structure_->num_residuals = rows_.num_residuals();
     structure_->is_eliminated.assign(rows_.num_blocks(), 0);
-    structure_->place.assign(rows_.num_blocks(), kNoBlock);
-    structure_->family.assign(rows_.num_blocks(), kNoBlock);
+    // AddFamily writes the family of each block.
+    if (!Ok(structure_->family.Allocate(rows_.num_blocks())) ||
+        !Ok(structure_->place.Allocate(rows_.num_blocks()))) {
+      return false;
+    }
+    context_->ParallelFor(
+        rows_.num_blocks(), kBlocksPerPass, [&](int64_t begin, int64_t end) {
+          std::fill(structure_->place.data() + begin,
+                    structure_->place.data() + end,
+                    kNoBlock);
+        });
     if (!is_one_kind_) {
-      rows->ReadBlocks(context_);
       ChooseEliminated();
+      // FindViews reads them from their arrays.
+      const UniformRows* const of_views =
+          has_observations_
+              ? nullptr
+              : FindUniformViews(
+                    rows_, structure_->is_eliminated, options_.use_schur);
+      rows->ReadBlocks(context_, of_views);
       OtherRows others;
       std::vector<int32_t> listed;
       others.size = rows_.size();
@@ -197,6 +213,9 @@ class Importer {
                                                 &structure_->views,
                                                 reason_)) {
         return false;
+      }
+      if (of_views != structure_->views.uniform) {
+        rows->ReadBlocks(context_);
       }
     }
     if (!FillObservations()) {
@@ -220,14 +239,11 @@ class Importer {
   // into reaching the blocks in memory, so that is what all threads do.
   bool ReadRows() {
     const int64_t n = rows_.size();
-    if (!Ok(kind_.Allocate(n, kOtherRow))) {
-      return false;
-    }
     if (!options_.batch_evaluation) {
-      return true;
+      return Ok(kind_.Allocate(n, kOtherRow));
     }
-    if (!Ok(camera_.Allocate(n)) || !Ok(point_.Allocate(n)) ||
-        !Ok(constants_.Allocate(2 * n)) ||
+    if (!Ok(kind_.Allocate(n)) || !Ok(camera_.Allocate(n)) ||
+        !Ok(point_.Allocate(n)) || !Ok(constants_.Allocate(2 * n)) ||
         !Ok(structure_->model_of_row.Allocate(n))) {
       return false;
     }
@@ -237,7 +253,9 @@ class Importer {
     const int8_t first_kind = first.kind;
     std::atomic<bool> has_other_kind{false};
     std::atomic<bool> has_loss{false};
-    context_->ParallelFor(n, kRowsPerPass, [&](int64_t begin, int64_t end) {
+    const int64_t rows_per_pass =
+        rows_.uniform_rows().empty() ? kRowsPerPass : kUniformRowsPerPass;
+    context_->ParallelFor(n, rows_per_pass, [&](int64_t begin, int64_t end) {
       // One dynamic_cast per type.
       std::vector<Type> types;
       const Type* type = nullptr;
@@ -444,7 +462,7 @@ class Importer {
                 varying.tangent_size != size || varying.manifold != nullptr ||
                 varying.state_offset != first.state_offset + i * size ||
                 varying.tangent_offset != first.tangent_offset + i * size;
-            structure_->family[block.index] = family;
+            structure_->family.data()[block.index] = family;
             structure_->is_eliminated[block.index] = is_eliminated ? 1 : 0;
           }
           if (one_differs) {
@@ -500,12 +518,23 @@ class Importer {
     }
     // The points of views are numbered with those of observations.
     ViewStructure* const views = &structure_->views;
-    Ask(views->size(), views->point_id.data(), &points);
+    if (views->uniform_points == nullptr) {
+      Ask(views->size(), views->point_id.data(), &points);
+    } else {
+      AskUniform(*views->uniform_points, views->size(), &points);
+    }
     points.Number(context_);
     for (ObservationTable& batch : structure_->observations) {
       Name(points, batch.size(), batch.point_id.own_data());
     }
-    Name(points, views->size(), views->point_id.data());
+    if (views->uniform_points == nullptr) {
+      Name(points, views->size(), views->point_id.own_data());
+    } else if (!NameUniform(points,
+                            *views->uniform_points,
+                            views->size(),
+                            &views->point_id)) {
+      return false;
+    }
     if (!structure_->observations.empty() || structure_->views.size() > 0) {
       AddFamily(points, /*is_eliminated=*/true, kPointSize);
     }
@@ -530,6 +559,39 @@ class Importer {
         index[k] = ids.Id(index[k]);
       }
     });
+  }
+
+  // The same of the blocks in a slot of n uniform rows.
+  void AskUniform(const UniformRows::Slot& slot, int64_t n, BlockIds* ids) {
+    context_->ParallelFor(
+        n, kUniformRowsPerPass, [&](int64_t begin, int64_t end) {
+          for (int64_t k = begin; k < end; ++k) {
+            ids->Ask(slot.Block(k));
+          }
+        });
+  }
+  // Ids in ascending order are the slot's numbers if the first and the last
+  // are, and then they are not copied.
+  bool NameUniform(const BlockIds& ids,
+                   const UniformRows::Slot& slot,
+                   int64_t n,
+                   InputArray<int32_t>* to) {
+    const int32_t last = slot.num_blocks - 1;
+    if (slot.number != nullptr && ids.Id(slot.first) == 0 &&
+        ids.Id(slot.first + last) == last) {
+      to->Refer(n, slot.number);
+      return true;
+    }
+    if (!Ok(to->Allocate(n))) {
+      return false;
+    }
+    context_->ParallelFor(
+        n, kUniformRowsPerPass, [&](int64_t begin, int64_t end) {
+          for (int64_t k = begin; k < end; ++k) {
+            to->own_data()[k] = ids.Id(slot.Block(k));
+          }
+        });
+    return true;
   }
 
   // rows: the residual blocks of the kind; empty: all.
@@ -618,7 +680,7 @@ class Importer {
     };
     std::set<std::pair<bool, int>> families;
     for (int32_t i = 0; i < rows_.num_blocks(); ++i) {
-      if (structure_->place[i] == kNoBlock) {
+      if (structure_->place.data()[i] == kNoBlock) {
         families.insert(family_of(i));
       }
     }
@@ -627,7 +689,8 @@ class Importer {
       context_->ParallelFor(
           rows_.num_blocks(), kBlocksPerPass, [&](int64_t begin, int64_t end) {
             for (auto i = static_cast<int32_t>(begin); i < end; ++i) {
-              if (structure_->place[i] == kNoBlock && family_of(i) == family) {
+              if (structure_->place.data()[i] == kNoBlock &&
+                  family_of(i) == family) {
                 ids.Ask(i);
               }
             }

@@ -89,10 +89,11 @@ class ProblemRows {
 
   // Reads the blocks of all rows on all threads, for BlocksOf: most of the time
   // goes into reaching them in memory. Again where their indices have changed.
-  // Throws std::bad_alloc.
-  void ReadBlocks(kernels::HostContext* context);
+  // skipped: uniform rows that are not read, or null. Throws std::bad_alloc.
+  void ReadBlocks(kernels::HostContext* context,
+                  const UniformRows* skipped = nullptr);
   // The indices of the row's blocks, kConstant of constant ones. After
-  // ReadBlocks.
+  // ReadBlocks, of a row that was not skipped.
   class Blocks {
    public:
     Blocks(const int32_t* begin, const int32_t* end)
@@ -107,8 +108,9 @@ class ProblemRows {
     const int32_t* end_;
   };
   Blocks BlocksOf(int64_t row) const {
-    return {blocks_.data() + FirstBlock(row),
-            blocks_.data() + FirstBlock(row + 1)};
+    const int64_t place = row < skipped_begin_ ? row : row - num_skipped_;
+    return {blocks_.data() + FirstBlock(place),
+            blocks_.data() + FirstBlock(place + 1)};
   }
 
   // Sizes of the tangent, state and residual vectors.
@@ -159,11 +161,15 @@ class ProblemRows {
   // other.
   virtual void CopyBlocks(int64_t begin, int64_t end, int32_t* to) const = 0;
 
-  int64_t FirstBlock(int64_t row) const {
-    return blocks_of_each_ > 0 ? blocks_of_each_ * row
-                               : first_block_.data()[row];
+  // place: among the rows that were not skipped.
+  int64_t FirstBlock(int64_t place) const {
+    return blocks_of_each_ > 0 ? blocks_of_each_ * place
+                               : first_block_.data()[place];
   }
 
+  // The rows that were skipped.
+  int64_t skipped_begin_ = 0;
+  int64_t num_skipped_ = 0;
   // Result of BlocksOf. 0: the rows have different numbers of blocks.
   int64_t blocks_of_each_ = 0;
   kernels::HostBuffer<int64_t> first_block_;

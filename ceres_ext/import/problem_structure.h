@@ -113,11 +113,15 @@ struct ViewStructure {
   int64_t first_row = 0;
   // If they are these rows, in their order; null: they are not.
   const UniformRows* uniform = nullptr;
-  kernels::HostBuffer<int32_t> view_id;
-  kernels::HostBuffer<int32_t> point_id;
+  InputArray<int32_t> view_id;
+  InputArray<int32_t> point_id;
+  // During an import, if point_id is still empty: the points of these rows.
+  const UniformRows::Slot* uniform_points = nullptr;
   // For each view the indices of its blocks, in the order of its rows.
   std::vector<std::vector<int32_t>> blocks;
   int columns = 0;  // of a view, one of those of stored blocks (model/shape.h)
+  // Hash of view_id and point_id, if it was requested; 0 if unknown.
+  uint64_t index_hash = 0;
 
   int64_t size() const { return view_id.size(); }
   int32_t row(int64_t k) const {
@@ -166,8 +170,8 @@ struct ProblemStructure {
   // For each parameter block that varies: true if it is eliminated, its family
   // and its place there.
   std::vector<uint8_t> is_eliminated;
-  std::vector<int32_t> family;
-  std::vector<int32_t> place;
+  kernels::HostBuffer<int32_t> family;
+  kernels::HostBuffer<int32_t> place;
 
   int64_t num_observations() const {
     int64_t sum = 0;

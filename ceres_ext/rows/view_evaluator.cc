@@ -129,11 +129,12 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
         });
     std::atomic<bool> has_manifold{false};
     const auto make = [&](int32_t index, auto&& fn) {
-      if (structure.is_eliminated[index] != 0 && structure.family[index] == 0) {
-        fn(structure.rows->block(index), &all[structure.place[index]]);
+      if (structure.is_eliminated[index] != 0 &&
+          structure.family.data()[index] == 0) {
+        fn(structure.rows->block(index), &all[structure.place.data()[index]]);
       }
     };
-    const auto n = static_cast<int64_t>(structure.place.size());
+    const auto n = structure.place.size();
     input.host_context->ParallelFor(
         n, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
           for (auto b = static_cast<int32_t>(begin); b < end; ++b) {

@@ -58,32 +58,62 @@ Status BlockRowsBuilder::Check() const {
 }
 
 void CutBlockList(const std::vector<int64_t>& begin,
-                  const std::vector<int32_t>& pair_of_row,
+                  const int32_t* pair_of_row,
+                  HostContext* context,
                   BlockList* list) {
   const BlockCell* const cells = list->cells.data();
-  // Segments. The rows of one eliminated block stay together.
-  const auto is_same_pair = [&](int64_t a, int64_t b) {
-    if (pair_of_row.empty()) {
-      return false;
+  const int64_t segment =
+      list->cells.size() < kFewCells ? kSegmentOfFewCells : kSegmentCells;
+  // Each block has a place for a segment every `segment` cells.
+  std::vector<int64_t> block_begin;
+  std::vector<int64_t> first_place{0};
+  for (size_t b = 0; b + 1 < begin.size(); ++b) {
+    if (begin[b] < begin[b + 1]) {
+      list->block.push_back(static_cast<int32_t>(b));
+      block_begin.push_back(begin[b]);
+      first_place.push_back(first_place.back() +
+                            (begin[b + 1] - begin[b] + segment - 1) / segment);
     }
+  }
+  block_begin.push_back(begin.back());
+  // The segment begins there, or where the first pair after it begins; none if
+  // the next place comes first. The rows of one eliminated block stay together.
+  constexpr int64_t kNone = -1;
+  std::vector<int64_t> segment_begin(static_cast<size_t>(first_place.back()),
+                                     kNone);
+  const auto is_same_pair = [&](int64_t a, int64_t b) {
     const int32_t pair = pair_of_row[cells[a].row];
     return pair >= 0 && pair == pair_of_row[cells[b].row];
   };
-  const int64_t segment =
-      list->cells.size() < kFewCells ? kSegmentOfFewCells : kSegmentCells;
-  std::vector<int64_t> sums{0};  // of each listed block, the first segment
-  for (size_t b = 0; b + 1 < begin.size(); ++b) {
-    if (begin[b] == begin[b + 1]) {
-      continue;
-    }
-    list->block.push_back(static_cast<int32_t>(b));
-    for (int64_t first = begin[b]; first < begin[b + 1];) {
-      list->segment_begin.push_back(first);
-      int64_t last = std::min(first + segment, begin[b + 1]);
-      while (last < begin[b + 1] && is_same_pair(last - 1, last)) {
-        ++last;
+  const auto find = [&](int64_t from, int64_t to) {
+    auto b = static_cast<size_t>(
+        std::upper_bound(first_place.begin(), first_place.end(), from) -
+        first_place.begin() - 1);
+    for (int64_t i = from; i < to; ++i) {
+      b += i == first_place[b + 1] ? 1 : 0;
+      int64_t at = block_begin[b] + (i - first_place[b]) * segment;
+      const int64_t end = std::min(at + segment, block_begin[b + 1]);
+      while (pair_of_row != nullptr && at > block_begin[b] && at < end &&
+             is_same_pair(at - 1, at)) {
+        ++at;
       }
-      first = last;
+      if (at < end) {
+        segment_begin[static_cast<size_t>(i)] = at;
+      }
+    }
+  };
+  if (context == nullptr) {
+    find(0, first_place.back());
+  } else {
+    constexpr int64_t kPlacesPerTask = 1 << 9;
+    context->ParallelFor(first_place.back(), kPlacesPerTask, find);
+  }
+  std::vector<int64_t> sums{0};  // of each listed block, the first segment
+  for (size_t b = 0; b < list->block.size(); ++b) {
+    for (int64_t i = first_place[b]; i < first_place[b + 1]; ++i) {
+      if (segment_begin[static_cast<size_t>(i)] != kNone) {
+        list->segment_begin.push_back(segment_begin[static_cast<size_t>(i)]);
+      }
     }
     sums.push_back(static_cast<int64_t>(list->segment_begin.size()));
   }
@@ -110,8 +140,12 @@ void CutBlockList(const std::vector<int64_t>& begin,
 
 Status MakeBlockLists(const BlockFamilies& families,
                       const std::vector<FamilyCell>& cells,
-                      const std::vector<int32_t>& pair_of_row,
+                      const int32_t* pair_of_row,
                       std::vector<BlockList>* lists) {
+  if (cells.empty()) {  // The families may be large.
+    lists->clear();
+    return {};
+  }
   return MakeBlockLists(
       families,
       static_cast<int64_t>(cells.size()),
@@ -203,12 +237,12 @@ Status BlockRowsBuilder::Build() {
     cell_begin_.push_back(static_cast<int32_t>(cells_.size()));
   }
   CERES_EXT_RETURN_IF_ERROR(
-      MakeBlockLists(e_, e_cells, pair_of_row, &e_lists_));
+      MakeBlockLists(e_, e_cells, pair_of_row.data(), &e_lists_));
   CERES_EXT_RETURN_IF_ERROR(
-      MakeBlockLists(f_, f_cells, pair_of_row, &f_lists_));
+      MakeBlockLists(f_, f_cells, pair_of_row.data(), &f_lists_));
   if (!merged_cells.empty()) {
     CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(
-        merged_->families, merged_cells, pair_of_row, &merged_lists_));
+        merged_->families, merged_cells, pair_of_row.data(), &merged_lists_));
     merged_column_ = merged_->column;
   }
   given_cells_.clear();

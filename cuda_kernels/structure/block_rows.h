@@ -122,8 +122,10 @@ struct FamilyCell {
 };
 
 // Cuts the cells of a list. begin: of each block of the family, and the end.
+// pair_of_row, context: as in MakeBlockLists.
 void CutBlockList(const std::vector<int64_t>& begin,
-                  const std::vector<int32_t>& pair_of_row,
+                  const int32_t* pair_of_row,
+                  HostContext* context,
                   BlockList* list);
 
 // The lists of the families that have cells, in the order of their rows.
@@ -131,12 +133,12 @@ void CutBlockList(const std::vector<int64_t>& begin,
 // called twice, by the threads of *context where that is not null. pair_of_row:
 // of each row a number that neighbours of one eliminated block have in common,
 // whose cells of one block then are in one segment; negative: none. May be
-// empty.
+// null.
 template <typename ForEachCell>
 Status MakeBlockLists(const BlockFamilies& families,
                       int64_t num_rows,
                       const ForEachCell& for_each_cell,
-                      const std::vector<int32_t>& pair_of_row,
+                      const int32_t* pair_of_row,
                       HostContext* context,
                       std::vector<BlockList>* lists) {
   // A stable counting sort. Each task counts for itself.
@@ -207,7 +209,7 @@ Status MakeBlockLists(const BlockFamilies& families,
   lists->clear();
   for (size_t f = 0; f < of_family.size(); ++f) {
     if (of_family[f].cells.size() > 0) {
-      CutBlockList(begin[f], pair_of_row, &of_family[f]);
+      CutBlockList(begin[f], pair_of_row, context, &of_family[f]);
       lists->push_back(std::move(of_family[f]));
     }
   }
@@ -215,7 +217,7 @@ Status MakeBlockLists(const BlockFamilies& families,
 }
 Status MakeBlockLists(const BlockFamilies& families,
                       const std::vector<FamilyCell>& cells,
-                      const std::vector<int32_t>& pair_of_row,
+                      const int32_t* pair_of_row,
                       std::vector<BlockList>* lists);
 
 class BlockRowsBuilder {

@@ -147,8 +147,8 @@ Status SchurPairsBuilder::BuildAllPairs() {
     CERES_EXT_RETURN_IF_ERROR(BuildPairs(i));
   }
   for (BatchLists& batch : batches_) {
-    CERES_EXT_RETURN_IF_ERROR(
-        MakeBlockLists(w_families_, batch.pair_cells, {}, &batch.pair_lists));
+    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(
+        w_families_, batch.pair_cells, nullptr, &batch.pair_lists));
     batch.pair_cells = {};
   }
   return {};
@@ -369,8 +369,10 @@ Status SchurPairsBuilder::BuildCrossings() {
          {parts[at].value, parts[at].row, parts[at].size}});
   }
   for (BatchLists& batch : batches_) {
-    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(
-        crossing_families_, batch.crossing_cells, {}, &batch.crossing_lists));
+    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(crossing_families_,
+                                             batch.crossing_cells,
+                                             nullptr,
+                                             &batch.crossing_lists));
     batch.crossing_cells = {};
   }
   return {};

@@ -23,6 +23,7 @@
 #include <numeric>
 #include <vector>
 
+#include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/structure/block_families.h"
@@ -57,8 +58,8 @@ class Views {
   };
 
   // Writes the view and the point of each row of the batch.
-  using ReadRows = std::function<Status(std::vector<int32_t>* view_of_row,
-                                        std::vector<int32_t>* point_of_row)>;
+  using ReadRows = std::function<Status(HostBuffer<int32_t>* view_of_row,
+                                        HostBuffer<int32_t>* point_of_row)>;
 
   // families: of F. merged: of F. cells: of each view, in the order of their
   // columns. read_rows: called where several views share a block. *context:
@@ -133,8 +134,8 @@ class Views {
 
  private:
   struct Rows {
-    std::vector<int32_t> view;
-    std::vector<int32_t> point;
+    HostBuffer<int32_t> view;
+    HostBuffer<int32_t> point;
   };
 
   // Appends the merged blocks of view v, each once, and their columns. column:
@@ -196,7 +197,7 @@ class Views {
       }
     }
     const bool has_shared = single.size() < cells.size();
-    if (has_shared && rows->view.empty()) {
+    if (has_shared && rows->view.size() == 0) {
       CERES_EXT_RETURN_IF_ERROR(read_rows(&rows->view, &rows->point));
     }
     // Those of each view that others have too.
@@ -210,20 +211,20 @@ class Views {
       }
     }
     std::vector<BlockList> made;
-    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(families, cells, {}, &made));
+    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(families, cells, nullptr, &made));
     CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(made, machine, &lists->all));
-    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(families, single, {}, &made));
+    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(families, single, nullptr, &made));
     CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(made, machine, &lists->single));
     CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(
         families,
-        has_shared ? static_cast<int64_t>(rows->view.size()) : 0,
+        has_shared ? rows->view.size() : 0,
         [&](int64_t k, auto&& fn) {
-          for (FamilyCell cell : shared[rows->view[k]]) {
+          for (FamilyCell cell : shared[rows->view.data()[k]]) {
             cell.cell.row = static_cast<int32_t>(k);
             fn(cell);
           }
         },
-        rows->point,
+        rows->point.data(),
         context,
         &made));
     return SetupBlockLists(made, machine, &lists->shared);

@@ -147,8 +147,8 @@ TEST_F(MachineProblemTest, EveryValueHasOnePlace) {
     const int i = block->index();
     const auto& tables =
         structure_.is_eliminated[i] != 0 ? blocks_.e() : blocks_.f();
-    const BlockTable& table = tables[structure_.family[i]].table();
-    const int32_t place = structure_.place[i];
+    const BlockTable& table = tables[structure_.family.data()[i]].table();
+    const int32_t place = structure_.place.data()[i];
     ASSERT_EQ(table.tangent_offset(place), block->delta_offset());
     ASSERT_EQ(table.tangent_size(place), block->TangentSize());
     ASSERT_EQ(table.state_offset(place), block->state_offset());

@@ -18,6 +18,7 @@
 #include "ceres/ceres.h"
 #include "ceres/rotation.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/front/bal_test_problem.h"
@@ -489,6 +490,101 @@ TEST(ArrayProblem, ASolverThatKeepsWhatItHasSolvesAsANewOne) {
       EXPECT_EQ(arrays.bal.points, again.bal.points);
       EXPECT_EQ(summary.device, expected.device);
       EXPECT_EQ(summary.num_threads_used, options.num_threads);
+    }
+  }
+}
+
+// A BAL camera in two blocks.
+struct PoseAndIntrinsics {
+  template <typename T>
+  bool operator()(const T* pose,
+                  const T* intrinsics,
+                  const T* point,
+                  T* residuals) const {
+    T camera[9];
+    std::copy_n(pose, 6, camera);
+    std::copy_n(intrinsics, 3, camera + 6);
+    return AutodiffReprojection<3>{u, v}(camera, point, residuals);
+  }
+  double u;
+  double v;
+};
+
+// The same of views: the same rows again, other values, rows with other points,
+// with other images, with fewer columns, and the first ones again.
+TEST(ArrayProblem, ASolverThatKeepsTheIndexOfViewsSolvesAsANewOne) {
+  enum { kSame, kOtherValues, kOtherPoints, kOtherImages, kOnePose };
+  const BalTestProblem start = MakeBalTestProblem(12, 300, 4, 9);
+  for (const DeviceType device : Devices()) {
+    ArraySolver solver;
+    std::vector<double> first;
+    for (const int change : {kSame,
+                             kSame,
+                             kOtherValues,
+                             kOtherPoints,
+                             kOtherPoints,
+                             kOtherImages,
+                             kOnePose,
+                             kSame}) {
+      SCOPED_TRACE(change);
+      std::vector<double> results[2];
+      double costs[2] = {};
+      for (const int is_new : {0, 1}) {
+        BalTestProblem bal = start;
+        std::vector<int32_t> intrinsics_id;
+        if (change == kOtherValues) {
+          bal.points[0] += 0.001;
+        } else if (change == kOtherPoints) {
+          std::swap(bal.point_id[17], bal.point_id[117]);
+        } else if (change == kOtherImages) {
+          bal.camera_id[40] = (bal.camera_id[40] + 1) % 12;
+        }
+        std::vector<double> poses;
+        std::vector<double> intrinsics;
+        for (int c = 0; c < 12; ++c) {
+          poses.insert(poses.end(), bal.camera(c), bal.camera(c) + 6);
+          if (c % 4 == 0) {
+            intrinsics.insert(
+                intrinsics.end(), bal.camera(c) + 6, bal.camera(c) + 9);
+          }
+        }
+        for (const int32_t c : bal.camera_id) {
+          intrinsics_id.push_back(c / 4);
+        }
+        const std::vector<uint8_t> are_constant(3, 1);
+        ArrayProblem problem;
+        const int pose = problem.AddParameters({poses.data(), 12, 6});
+        ArrayProblem::Parameters of_intrinsics = {intrinsics.data(), 3, 3};
+        of_intrinsics.is_constant =
+            change == kOnePose ? are_constant.data() : nullptr;
+        const int intrinsic = problem.AddParameters(of_intrinsics);
+        const int point = problem.AddParameters({bal.points.data(), 300, 3});
+        problem.AddResiduals<
+            DeviceAutoDiffCostFunction<PoseAndIntrinsics, 2, 6, 3, 3>>(
+            static_cast<int64_t>(bal.camera_id.size()),
+            bal.observations.data(),
+            {{pose, bal.camera_id.data()},
+             {intrinsic, intrinsics_id.data()},
+             {point, bal.point_id.data()}});
+        Summary summary;
+        if (is_new == 1) {
+          Solve(SolverOptions(), On(device), &problem, &summary);
+        } else {
+          solver.Solve(SolverOptions(), On(device), &problem, &summary);
+        }
+        ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+        ASSERT_TRUE(summary.IsSolutionUsable()) << summary.message;
+        costs[is_new] = summary.final_cost;
+        results[is_new] = poses;
+        results[is_new].insert(
+            results[is_new].end(), bal.points.begin(), bal.points.end());
+      }
+      EXPECT_EQ(costs[0], costs[1]);
+      EXPECT_EQ(results[0], results[1]);
+      if (first.empty()) {
+        first = results[0];
+      }
+      EXPECT_EQ(first == results[0], change == kSame);
     }
   }
 }

@@ -22,6 +22,7 @@
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/device_cost_function.h"
+#include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/under_ceres/program_rows.h"
 #include "cuda_kernels/machine/host_context.h"
@@ -37,6 +38,10 @@ using ceres::internal::Program;
 
 constexpr int kRows = 60000;
 constexpr int kViews = 4;
+
+std::vector<int32_t> Values(const kernels::HostBuffer<int32_t>& buffer) {
+  return {buffer.data(), buffer.data() + buffer.size()};
+}
 
 class BundleStructureTest : public testing::TestWithParam<int> {
  protected:
@@ -211,8 +216,8 @@ TEST_P(BundleStructureTest, RowsOfSeveralKinds) {
     const auto& families = structure.is_eliminated[block->index()] != 0
                                ? structure.e
                                : structure.f;
-    const BlockTable& table = families[structure.family[block->index()]];
-    const int32_t place = structure.place[block->index()];
+    const BlockTable& table = families[structure.family.data()[block->index()]];
+    const int32_t place = structure.place.data()[block->index()];
     ASSERT_EQ(table.tangent_offset(place), block->delta_offset());
     ASSERT_EQ(structure.is_eliminated[block->index()] != 0, block->Size() == 3);
   }
@@ -333,6 +338,22 @@ struct PosePrior {
   }
   double first;
 };
+struct PointPrior {
+  template <typename T>
+  bool operator()(const T* point, T* residuals) const {
+    residuals[0] = point[2] - depth;
+    return true;
+  }
+  double depth;
+};
+struct PosePointPrior {
+  template <typename T>
+  bool operator()(const T* pose, const T* point, T* residuals) const {
+    residuals[0] = pose[5] - point[2] - depth;
+    return true;
+  }
+  double depth;
+};
 
 // Arrays of poses, intrinsics of every third of them, and points; residuals
 // number 0 are reprojections and 1 priors.
@@ -404,6 +425,40 @@ class ArrayRowsTest : public testing::TestWithParam<int> {
     }
   }
 
+  static void ExpectSame(const ProblemStructure& structure,
+                         const ProblemStructure& expected) {
+    const ViewStructure& views = structure.views;
+    ASSERT_EQ(views.size(), expected.views.size());
+    EXPECT_EQ(views.columns, expected.views.columns);
+    EXPECT_EQ(views.blocks, expected.views.blocks);
+    ASSERT_EQ(views.point_id.size(), views.size());
+    for (int64_t k = 0; k < views.size(); ++k) {
+      ASSERT_EQ(views.row(k), expected.views.row(k));
+      ASSERT_EQ(views.view_id.data()[k], expected.views.view_id.data()[k]);
+      ASSERT_EQ(views.point_id.data()[k], expected.views.point_id.data()[k]);
+    }
+    EXPECT_EQ(structure.general_rows, expected.general_rows);
+    EXPECT_EQ(structure.is_eliminated, expected.is_eliminated);
+    EXPECT_EQ(Values(structure.family), Values(expected.family));
+    EXPECT_EQ(Values(structure.place), Values(expected.place));
+    ASSERT_EQ(structure.e.size(), expected.e.size());
+    ASSERT_EQ(structure.f.size(), expected.f.size());
+    for (size_t i = 0; i < structure.e.size(); ++i) {
+      ExpectSameTable(structure.e[i], expected.e[i]);
+    }
+    for (size_t i = 0; i < structure.f.size(); ++i) {
+      ExpectSameTable(structure.f[i], expected.f[i]);
+    }
+    // General rows are read, whatever was skipped.
+    for (const int32_t i : structure.general_rows) {
+      const ProblemRows::Blocks blocks = structure.rows->BlocksOf(i);
+      ASSERT_EQ(blocks.size(), structure.rows->NumBlocks(i));
+      for (int j = 0; j < blocks.size(); ++j) {
+        ASSERT_EQ(blocks[j], structure.rows->Block(i, j).index);
+      }
+    }
+  }
+
   BalTestProblem bal_;
   kernels::HostContext context_;
   std::vector<double> poses_;
@@ -448,33 +503,166 @@ TEST_P(ArrayRowsTest, UniformRowsAsOneByOne) {
   }
 
   ASSERT_EQ(structure.views.size(), kRows);
-  EXPECT_EQ(structure.views.columns, expected.views.columns);
-  EXPECT_EQ(structure.views.blocks, expected.views.blocks);
   EXPECT_EQ(structure.views.blocks.size(), 30u);
-  for (int64_t k = 0; k < kRows; ++k) {
-    ASSERT_EQ(structure.views.row(k), expected.views.row(k));
-    ASSERT_EQ(structure.views.view_id.data()[k],
-              expected.views.view_id.data()[k]);
-    ASSERT_EQ(structure.views.point_id.data()[k],
-              expected.views.point_id.data()[k]);
-  }
   EXPECT_EQ(structure.general_rows.size(), 30u);
-  EXPECT_EQ(structure.general_rows, expected.general_rows);
-  EXPECT_EQ(structure.is_eliminated, expected.is_eliminated);
-  EXPECT_EQ(structure.family, expected.family);
-  EXPECT_EQ(structure.place, expected.place);
+  ExpectSame(structure, expected);
+  // The caller's numbers of points are not copied.
+  EXPECT_EQ(structure.views.point_id.data(), bal_.point_id.data());
   ASSERT_EQ(structure.e.size(), 1u);
   ASSERT_EQ(structure.f.size(), 2u);
-  ASSERT_EQ(expected.f.size(), 2u);
   EXPECT_TRUE(structure.e[0].is_uniform());
-  ExpectSameTable(structure.e[0], expected.e[0]);
-  for (int i = 0; i < 2; ++i) {
-    ExpectSameTable(structure.f[i], expected.f[i]);
-  }
   ASSERT_EQ(structure.models.size(), 2u);
   for (int32_t i = 0; i < rows->size(); ++i) {
     ASSERT_EQ(structure.model(i), i < kRows ? 0 : 1);
   }
+}
+
+// The views of uniform rows, found by a slot or by all blocks of each row, are
+// those that are found row by row.
+TEST_P(ArrayRowsTest, ViewsOfUniformRows) {
+  enum {
+    kInOrder,
+    kOtherIntrinsics,
+    kUnusedPose,
+    kOtherPoint,
+    kTwoArrays,
+    kSamePair
+  };
+  for (const int change : {kInOrder,
+                           kOtherIntrinsics,
+                           kUnusedPose,
+                           kOtherPoint,
+                           kTwoArrays,
+                           kSamePair}) {
+    SCOPED_TRACE(change);
+    const BalTestProblem start = bal_;
+    const std::vector<int32_t> intrinsics_of_start = intrinsics_id_;
+    if (change == kInOrder) {
+      // Images are numbered as their rows come.
+      std::vector<int32_t> number(30, -1);
+      int32_t next = 0;
+      for (int32_t& c : bal_.camera_id) {
+        if (number[c] < 0) {
+          number[c] = next++;
+        }
+        c = number[c];
+      }
+      for (size_t k = 0; k < intrinsics_id_.size(); ++k) {
+        intrinsics_id_[k] = bal_.camera_id[k] / 3;
+      }
+    } else if (change == kOtherIntrinsics) {
+      // Five rows of an image, which are another view.
+      int num_changed = 0;
+      for (size_t k = 0; k < intrinsics_id_.size() && num_changed < 5; ++k) {
+        if (bal_.camera_id[k] == 4) {
+          intrinsics_id_[k] = 7;
+          ++num_changed;
+        }
+      }
+    } else if (change == kUnusedPose) {
+      // Its prior names the pose.
+      for (size_t k = 0; k < intrinsics_id_.size(); ++k) {
+        bal_.camera_id[k] = bal_.camera_id[k] == 4 ? 5 : bal_.camera_id[k];
+      }
+    } else if (change == kOtherPoint) {
+      for (int32_t& p : bal_.point_id) {
+        p = p == 5 ? 6 : p;
+      }
+    }
+    ArrayProblem of_arrays;
+    ArrayProblem one_by_one;
+    const std::vector<double> depths(2, 1.0);
+    const int32_t points[] = {5, 9};
+    const std::vector<double> observation(2, 0.0);
+    for (ArrayProblem* problem : {&of_arrays, &one_by_one}) {
+      Add({}, problem == &one_by_one, problem);
+      problem->AddResiduals<DeviceAutoDiffCostFunction<PointPrior, 1, 3>>(
+          change == kOtherPoint ? 2 : 0, depths.data(), {{2, points}});
+      // The blocks of the first row, once more.
+      problem
+          ->AddResiduals<DeviceAutoDiffCostFunction<Reprojection, 2, 6, 3, 3>>(
+              change == kTwoArrays ? 1 : 0,
+              observation.data(),
+              {{0, bal_.camera_id.data()},
+               {1, intrinsics_id_.data()},
+               {2, bal_.point_id.data()}});
+      problem
+          ->AddResiduals<DeviceAutoDiffCostFunction<PosePointPrior, 1, 6, 3>>(
+              change == kSamePair ? 1 : 0,
+              depths.data(),
+              {{0, bal_.camera_id.data()}, {2, bal_.point_id.data()}});
+      for (const int r : {2, 3, 4}) {
+        problem->mutable_residuals(r)->constants_are_of_model =
+            problem == &of_arrays;
+      }
+    }
+    std::shared_ptr<ArrayRows> rows;
+    std::shared_ptr<ArrayRows> other_rows;
+    ProblemStructure structure;
+    ProblemStructure expected;
+    Import(of_arrays, &rows, &structure);
+    Import(one_by_one, &other_rows, &expected);
+    ExpectSame(structure, expected);
+    EXPECT_EQ(structure.views.uniform != nullptr, change < kTwoArrays);
+    EXPECT_EQ(structure.views.size(),
+              change == kTwoArrays  ? kRows + 1
+              : change == kSamePair ? 0
+                                    : kRows);
+    EXPECT_EQ(structure.views.blocks.size(),
+              change == kOtherIntrinsics ? 31u
+              : change == kUnusedPose    ? 29u
+              : change == kSamePair      ? 0u
+                                         : 30u);
+    EXPECT_EQ(structure.views.view_id.data() == bal_.camera_id.data(),
+              change == kInOrder);
+    EXPECT_EQ(structure.e.size(), change == kOtherPoint ? 2u : 1u);
+    bal_ = start;
+    intrinsics_id_ = intrinsics_of_start;
+  }
+}
+
+// The hash of the rows of views is of their views and points alone.
+TEST_P(ArrayRowsTest, HashOfViews) {
+  std::vector<uint64_t> hashes;
+  for (const int change : {0, 1, 2, 3}) {
+    const BalTestProblem start = bal_;
+    const std::vector<int32_t> intrinsics_of_start = intrinsics_id_;
+    if (change == 1) {
+      bal_.observations[0] += 1.0;
+      poses_[0] += 0.01;
+    } else if (change == 2) {
+      std::swap(bal_.point_id[17], bal_.point_id[117]);
+    } else if (change == 3) {
+      bal_.camera_id[1040] = (bal_.camera_id[1040] + 1) % 30;
+      intrinsics_id_[1040] = bal_.camera_id[1040] / 3;
+    }
+    ArrayProblem problem;
+    Add({}, false, &problem);
+    const ceres::Solver::Summary summary;
+    ArrayImport import(&problem, &summary);
+    ImportOptions options;
+    std::string reason;
+    ASSERT_TRUE(import.ChooseEliminated(
+        &context_, 3, &options.num_eliminate_blocks, &reason));
+    for (const bool wants_hash : {true, false}) {
+      ProblemStructure structure;
+      ASSERT_TRUE(
+          import.Import(options, wants_hash, &context_, &structure, &reason))
+          << reason;
+      ASSERT_EQ(structure.views.size(), kRows);
+      if (wants_hash) {
+        hashes.push_back(structure.views.index_hash);
+      } else {
+        EXPECT_EQ(structure.views.index_hash, 0u);
+      }
+    }
+    bal_ = start;
+    intrinsics_id_ = intrinsics_of_start;
+  }
+  EXPECT_NE(hashes[0], 0u);
+  EXPECT_EQ(hashes[0], hashes[1]);
+  EXPECT_NE(hashes[0], hashes[2]);
+  EXPECT_NE(hashes[0], hashes[3]);
 }
 
 struct Turned {
