@@ -8,6 +8,11 @@
 // memory together; the chunks of a window depend on the window alone, so that
 // its bits do too. The points of a chunk that a camera sees are a mask of
 // chunk_words words.
+//
+// The *pattern* says which blocks of S = L L' may differ from zero in L. A
+// *pair* is such a block: two cameras i >= j. Cameras of a pair see a point
+// together, or the factorisation fills the block in. No other block is read or
+// written.
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_H_
 
@@ -41,6 +46,7 @@ struct WindowCounts {
   int32_t num_chunks = 0;
   int32_t chunk_rows = 0;   // a chunk has no more
   int32_t chunk_words = 1;  // nor more points than 64 times this
+  int32_t num_pairs = 0;
 
   CERES_EXT_HOST_DEVICE int32_t all_cameras() const {
     return num_cameras + num_constant_cameras;
@@ -70,6 +76,10 @@ CERES_EXT_HOST_DEVICE constexpr int WindowRowSize(int num_columns) {
 CERES_EXT_HOST_DEVICE constexpr int64_t PackedTriangle(int64_t n) {
   return n * (n + 1) / 2;
 }
+// Words of the pattern for the columns of a camera.
+CERES_EXT_HOST_DEVICE constexpr int PatternWords(int num_cameras) {
+  return (num_cameras + kWordPoints - 1) / kWordPoints;
+}
 
 // Offsets of the arrays in a block's memory, in doubles.
 struct TeamLayout {
@@ -92,6 +102,11 @@ struct TeamLayout {
     squared_norms = Take(n, &end);
     gradient = Take(n, &end);
     masks = Take(int64_t{chunk_words} * num_cameras, &end);
+    pattern = Take(int64_t{PatternWords(num_cameras)} * num_cameras, &end);
+    pairs = Take((PackedTriangle(num_cameras) + 3) / 4, &end);
+    below = Take((PackedTriangle(num_cameras) + 7) / 8, &end);
+    below_begin = Take((num_cameras + 4) / 4, &end);
+    behind = Take(has_schur ? 0 : (num_cameras + 7) / 8, &end);
     table = Take(points / 4 * num_cameras, &end);
     factors = Take(9 * points, &end);
     end += end % 2;  // for pairs
@@ -115,6 +130,7 @@ struct TeamLayout {
     }
     rows = Take(of_all, &end);
     new_states = rows;
+    values = rows;
     local_steps = rows + int64_t{kState} * num_cameras;
     panel = rows;
     // With the right-hand side as its last row.
@@ -128,11 +144,17 @@ struct TeamLayout {
   int64_t squared_norms;
   int64_t gradient;
   int64_t masks;
+  int64_t pattern;
+  int64_t pairs;
+  int64_t below;
+  int64_t below_begin;
+  int64_t behind;
   int64_t table;
   int64_t factors;
   int64_t rows;
   int64_t new_states;
   int64_t local_steps;
+  int64_t values;
   int64_t panel;
   int64_t panel_stride;
   int64_t schur;
@@ -201,7 +223,14 @@ struct Window {
   const int32_t* point_begin = nullptr;   // rows of a point
   const int32_t* chunk_begin = nullptr;   // points of a chunk
   const uint16_t* column_mask = nullptr;  // bit c of a camera: column c varies
-  kernels::LossRef loss;                  // of rows
+  // Bit i of column j: the pair (i, j), i > j; PatternWords words a column.
+  const uint64_t* pattern = nullptr;
+  // 256 i + j of each pair, by i - j. Neighbours have about as many points.
+  const uint16_t* pairs = nullptr;
+  // i of each pair, by j and then i, and where the pairs of each j begin.
+  const uint8_t* below = nullptr;
+  const uint16_t* below_begin = nullptr;
+  kernels::LossRef loss;  // of rows
   const double* constant_cameras = nullptr;
   const double* constant_points = nullptr;
   double* cameras = nullptr;  // that vary, refined

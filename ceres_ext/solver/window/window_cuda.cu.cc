@@ -29,11 +29,11 @@ class BlockTeam {
   static constexpr int kTile = kColumns == 10 ? 5 : 3;
   template <int kTile>
   static constexpr int kWidth = kTile;
-  template <int kTile>
-  static constexpr int kHigh = kTile == 3 ? 6 : 5;
   // As many sums as fit into registers: 27 for 9 columns.
   template <int kColumns>
   static constexpr int kTall = kColumns == 10 ? 5 : kColumns;
+  template <int kColumns>
+  static constexpr int kHigh = kColumns == 10 ? 5 : kColumns;
   // Rows that the team saves: registers have no room, and computing is faster
   // than main memory.
   static constexpr int kSavedRows = 0;

@@ -20,8 +20,8 @@ class HostTeam {
 
   template <int kTile>
   static constexpr int kWidth = (kTile + 3) / 4 * 4;
-  template <int kTile>
-  static constexpr int kHigh = 4;
+  template <int kColumns>
+  static constexpr int kHigh = kColumns == 10 ? 5 : 3;
   template <int kColumns>
   static constexpr int kTall = kColumns;
   static constexpr int kSavedRows = 16;
