@@ -247,10 +247,12 @@ struct WindowScratch {
   // per block, used in turns.
   static constexpr int kValues = 3;
   static constexpr int kMaxBlocks = 16;
+  static constexpr int kMaxWarps = 16;  // of a block
 
   // is_shared: several blocks solve the window. Then each chunk has its own
-  // part of S, of the gradient and of the squared norms of columns. Rows and
-  // points keep the values that are summed in the order of one block.
+  // part of S, of the gradient and of the squared norms of columns. Warps keep
+  // the costs of each chunk and the items of their points: 32, or one on a
+  // host.
   CERES_EXT_HOST_DEVICE WindowScratch(int camera_size,
                                       int num_columns,
                                       const WindowCounts& counts,
@@ -258,8 +260,7 @@ struct WindowScratch {
                                       bool is_shared) {
     const int64_t n = int64_t{num_columns} * counts.num_cameras;
     exchange = 0;
-    decision = exchange + 1 + 2 * kValues * kMaxBlocks;
-    step = decision + TeamLayout::kRegion;
+    step = exchange + 1 + 2 * kValues * kMaxBlocks;
     new_cameras = step + n;
     scales = new_cameras + int64_t{camera_size} * counts.num_cameras;
     constant_states = scales + n;
@@ -267,10 +268,8 @@ struct WindowScratch {
               int64_t{TeamLayout::kState} * counts.num_constant_cameras;
     schur = records + int64_t{kRecord} * counts.num_points;
     costs = schur + (has_schur && !is_shared ? 0 : PackedTriangle(n + 1));
-    items = costs +
-            (is_shared ? int64_t{counts.chunk_rows} * counts.num_chunks : 0);
-    chunk_masks =
-        items + (is_shared ? int64_t{kItem} * counts.all_points() : 0);
+    items = costs + int64_t{kMaxWarps} * counts.num_chunks;
+    chunk_masks = items + int64_t{kItem} * counts.all_points();
     masks_size = int64_t{counts.chunk_words} * counts.num_cameras;
     parts = chunk_masks + (is_shared ? masks_size * counts.num_chunks : 0);
     part_size = PackedTriangle(n + 1) + 2 * n;
@@ -278,7 +277,6 @@ struct WindowScratch {
   }
 
   int64_t exchange;
-  int64_t decision;
   int64_t step;
   int64_t new_cameras;
   int64_t scales;

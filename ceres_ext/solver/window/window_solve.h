@@ -22,11 +22,11 @@
 // candidate's cost, and the decision (solver/trust_region.h).
 //
 // Several blocks deal out chunks and points. A chunk's part of S goes to main
-// memory, then all blocks add the parts in the order of the chunks; costs of
-// rows and points likewise, in the order in which the threads of one block
-// would have added them. So the bits do not depend on the number of blocks.
-// Cameras and the sums over them are each block's own, the same in all. The
-// first block factorises S and decides.
+// memory, then all blocks add the parts in the order of the chunks. Warps write
+// the sums of their rows' costs, and those of their points, to main memory, and
+// each block adds them in one order. So the bits do not depend on the number of
+// blocks. Cameras, the sums over them and the decisions are each block's own,
+// the same in all. The first block factorises S.
 //
 // Traffic: of main memory 28 bytes a row and 24 a point in each of three
 // passes, and 120 a point for its L and step.
@@ -34,12 +34,13 @@
 // A Team has rank() < size() and Barrier() of a block, block() < num_blocks(),
 // and Join(), a barrier of all blocks. Sum (over a block, in one order),
 // BlockMax and Max (over all blocks; NaN if one is) give their result to all
-// threads and are barriers too. A team also has warp_size(), Or on bits,
-// FirstBit, InverseSqrt and SumSlices (over neighbours of a warp, in
-// one order). Own says that a pointer is into the block's memory. A tile of S
-// has kTile<columns> columns. It has kTall<columns> rows when points are added,
-// kTile rows when columns of a camera are subtracted, and kHigh<columns> rows
-// when columns of a panel are. See below for kWidth<tile> and kSavedRows.
+// threads and are barriers too. WarpSum gives it to the first thread of a warp.
+// A team also has warp_size(), Or on bits, FirstBit, InverseSqrt and SumSlices
+// (over neighbours of a warp, in one order). Own says that a pointer is into
+// the block's memory. A tile of S has kTile<columns> columns. It has
+// kTall<columns> rows when points are added, kTile rows when columns of a
+// camera are subtracted, and kHigh<columns> rows when columns of a panel are.
+// See below for kWidth<tile> and kSavedRows.
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 
@@ -81,6 +82,8 @@ class WindowSolve {
   // Columns of a tile, padded with zeros to whole vectors.
   static constexpr int kWidth = Team::template kWidth<kTile>;
   static constexpr int kHigh = Team::template kHigh<kColumns>;
+  // Rows of a tile behind a panel if there are few tiles.
+  static constexpr int kLow = kColumns == 10 ? 1 : 3;
   static constexpr int kTall = Team::template kTall<kColumns>;
 
   CERES_EXT_WINDOW WindowSolve(const Window& window,
@@ -102,6 +105,7 @@ class WindowSolve {
         kCamera, kColumns, window.counts, has_schur, is_shared_);
     region_ = reinterpret_cast<TrustRegion*>(memory + at.region);
     verdict_ = reinterpret_cast<int32_t*>(memory + at.states) - 2;
+    is_stopped_ = verdict_ + 1;
     states_ = reinterpret_cast<State*>(memory + at.states);
     rotation_maps_ = memory + at.rotation_maps;
     squared_norms_ = memory + at.squared_norms;
@@ -130,7 +134,6 @@ class WindowSolve {
     schur_ = has_schur ? memory + at.schur : shared_schur_;
     right_hand_side_ = schur_ + At(n_, 0);
     step_ = w_.scratch + scratch.step;
-    decision_ = w_.scratch + scratch.decision;
     costs_ = w_.scratch + scratch.costs;
     items_ = w_.scratch + scratch.items;
     chunk_masks_ =
@@ -140,8 +143,12 @@ class WindowSolve {
   }
 
   CERES_EXT_WINDOW void Run(const TrustRegionOptions& options) {
+    stop_ = options.stop;
     if (team_->rank() == 0) {
-      *region_ = TrustRegion(options);
+      // Each block decides, so all have to see the same flag.
+      TrustRegionOptions of_block = options;
+      of_block.stop = is_stopped_;
+      *region_ = TrustRegion(of_block);
     }
     for (int i = Member(); i < w_.counts.num_constant_cameras;
          i += NumMembers()) {
@@ -149,7 +156,9 @@ class WindowSolve {
           w_.constant_cameras + kCamera * i, nullptr);
     }
     CopyPattern();
-    team_->Join();
+    double stopped[1] = {IsStopped()};
+    team_->Max(stopped);
+    SetStopped(stopped[0]);
     Prepare();
     Linearization at_x = Form(/*is_first=*/true);
     bool goes_on = Decide([&] {
@@ -235,33 +244,28 @@ class WindowSolve {
     return team_->num_blocks() * team_->size();
   }
 
-  // The first thread decides, and all threads get the result and the state of
-  // the region.
+  // The first thread of each block decides, and all threads get the result and
+  // the state of the region.
   template <typename Function>
   CERES_EXT_WINDOW int32_t Decide(const Function& function) {
-    if (Member() == 0) {
+    if (team_->rank() == 0) {
       *verdict_ = static_cast<int32_t>(function());
     }
     team_->Barrier();
-    if (is_shared_) {
-      ShareDecision();
-    }
     const int32_t verdict = *verdict_;
     team_->Barrier();
     return verdict;
   }
-  CERES_EXT_WINDOW void ShareDecision() {
-    auto* const here = reinterpret_cast<double*>(region_);
-    for (int e = team_->rank(); e < TeamLayout::kRegion && team_->block() == 0;
-         e += team_->size()) {
-      decision_[e] = here[e];
+  // One thread reads the flag; its value goes to all blocks with those of Max.
+  CERES_EXT_WINDOW double IsStopped() const {
+    TrustRegionOptions flag;
+    flag.stop = stop_;
+    return Member() == 0 && flag.IsStopped() ? 1.0 : 0.0;
+  }
+  CERES_EXT_WINDOW void SetStopped(double value) {
+    if (team_->rank() == 0) {
+      *is_stopped_ = value != 0.0 ? 1 : 0;
     }
-    team_->Join();
-    for (int e = team_->rank(); e < TeamLayout::kRegion && team_->block() != 0;
-         e += team_->size()) {
-      here[e] = decision_[e];
-    }
-    team_->Barrier();
   }
 
   CERES_EXT_WINDOW bool Varies(int camera, int column) const {
@@ -693,9 +697,10 @@ class WindowSolve {
     const int num_vectors = w_.counts.num_cameras * kSide;
     const int all_tiles = w_.counts.num_pairs * kTiles;
     const int num_tiles = is_last ? 0 : all_tiles;
-    // Several threads share a tile if there are enough threads.
+    // Several threads share a tile if there are enough threads. The vectors'
+    // threads have tiles of few points.
     int num_slices = 1;
-    while (2 * num_slices * (all_tiles + num_vectors) <= team_->size() &&
+    while (2 * num_slices * all_tiles <= team_->size() &&
            2 * num_slices <= team_->warp_size()) {
       num_slices *= 2;
     }
@@ -907,7 +912,8 @@ class WindowSolve {
     bool is_evaluated = true;
     bool is_solvable = true;
     double gradient_max = 0.0;
-    double cost = 0.0;
+    const int warp = team_->rank() / team_->warp_size();
+    const int num_warps = team_->size() / team_->warp_size();
     const int num_masks = w_.counts.chunk_words * w_.counts.num_cameras;
     for (int chunk = team_->block(); chunk < w_.counts.num_chunks;
          chunk += team_->num_blocks()) {
@@ -919,15 +925,11 @@ class WindowSolve {
       const int end_point = w_.chunk_begin[chunk + 1];
       const int first_row = w_.point_begin[first_point];
       const int end_row = w_.point_begin[end_point];
+      double cost = 0.0;
       for (int k = first_row + team_->rank(); k < end_row; k += team_->size()) {
         double of_row;
         is_evaluated &= EvaluateRow(k, rows_ + kRow * (k - first_row), &of_row);
-        if (is_shared_) {
-          costs_[int64_t{w_.counts.chunk_rows} * chunk + k - first_row] =
-              of_row;
-        } else {
-          cost += of_row;
-        }
+        cost += of_row;
         const int camera = w_.camera[k];
         if (camera < w_.counts.num_cameras) {
           const int p = w_.point[k] - first_point;
@@ -937,16 +939,14 @@ class WindowSolve {
                    masks_ + w_.counts.num_cameras * (p / kWordPoints) + camera);
         }
       }
+      cost = team_->WarpSum(cost);
+      if (team_->rank() % team_->warp_size() == 0) {
+        costs_[num_warps * chunk + warp] = cost;
+      }
       team_->Barrier();
-      if (is_shared_) {
-        for (int m = team_->rank(); m < num_masks; m += team_->size()) {
-          chunk_masks_[int64_t{num_masks} * chunk + m] = masks_[m];
-        }
-        for (int k = end_row - first_row + team_->rank();
-             k < w_.counts.chunk_rows;
-             k += team_->size()) {
-          costs_[int64_t{w_.counts.chunk_rows} * chunk + k] = 0.0;
-        }
+      for (int m = team_->rank(); is_shared_ && m < num_masks;
+           m += team_->size()) {
+        chunk_masks_[int64_t{num_masks} * chunk + m] = masks_[m];
       }
       const int end_varying =
           end_point < w_.counts.num_points ? end_point : w_.counts.num_points;
@@ -976,37 +976,18 @@ class WindowSolve {
     team_->Max(worst);
     if (is_shared_) {
       AddParts(is_last);
-      cost = CostOfRows();
     }
+    double cost[1] = {0.0};
+    for (int e = team_->rank(); e < num_warps * w_.counts.num_chunks;
+         e += team_->size()) {
+      cost[0] += costs_[e];
+    }
+    team_->Sum(cost);
     result.is_evaluated = worst[0] == 0.0;
     result.is_solvable = worst[1] == 0.0;
-    result.cost = team_->Sum(cost);
+    result.cost = cost[0];
     result.gradient_max_norm = Damp(is_first, is_last, worst[2]);
     return result;
-  }
-
-  // The part of the cost that this thread has, in the order of a single block.
-  CERES_EXT_WINDOW double CostOfRows() const {
-    const int per_chunk =
-        (w_.counts.chunk_rows + team_->size() - 1) / team_->size();
-    const int num_turns = per_chunk * w_.counts.num_chunks;
-    double cost = 0.0;
-    for (int first = 0; first < num_turns; first += kAtOnce) {
-      double values[kAtOnce];
-      CERES_EXT_WINDOW_UNROLL
-      for (int q = 0; q < kAtOnce; ++q) {
-        const int chunk = (first + q) / per_chunk;
-        const int k = team_->rank() + (first + q) % per_chunk * team_->size();
-        values[q] = first + q < num_turns && k < w_.counts.chunk_rows
-                        ? costs_[int64_t{w_.counts.chunk_rows} * chunk + k]
-                        : 0.0;
-      }
-      CERES_EXT_WINDOW_UNROLL
-      for (int q = 0; q < kAtOnce; ++q) {
-        cost += values[q];
-      }
-    }
-    return cost;
   }
 
   // S += D^2. Returns the largest change by the gradient; gradient_max is that
@@ -1114,7 +1095,7 @@ class WindowSolve {
       const Panel panel{Team::Own(panel_), kColumns * begin, panel_stride_};
       const int num_behind = ListBehind(begin, end);
       const bool is_alone =
-          !is_shared_ || NumTilesBehind(num_behind) <= team_->size();
+          !is_shared_ || NumTilesBehind<kHigh>(num_behind) <= team_->size();
       if (team_->block() == 0) {
         CopyPanel(panel, begin, end, /*is_back=*/false);
         is_definite = FactorizeColumns(panel, begin, end) && is_definite;
@@ -1177,6 +1158,11 @@ class WindowSolve {
       CERES_EXT_WINDOW_UNROLL
       for (int k = 0; k < kAtOnce; ++k) {
         const int e = first + k * team_->size();
+        to[k] = nullptr;
+        values[k] = 0.0;
+        if (e >= num_all) {
+          continue;
+        }
         // The right-hand side is the last row.
         int r = n_;
         int c = kColumns * begin + e - num_elements;
@@ -1189,9 +1175,7 @@ class WindowSolve {
           r = kColumns * below_[pair] + e % kElements / kColumns;
           c = kColumns * j + e % kColumns;
         }
-        to[k] = nullptr;
-        values[k] = 0.0;
-        if (e < num_all && c <= r) {
+        if (c <= r) {
           double* const here = panel.To(r, c);
           double* const there = schur_ + At(r, c);
           values[k] = is_back ? *here : *there;
@@ -1324,16 +1308,17 @@ class WindowSolve {
   CERES_EXT_WINDOW void UpdateTrailing(const Place& at, int j, int end) {
     const uint8_t* const below = below_ + below_begin_[j] + 1;
     const int num_below = below_begin_[j + 1] - below_begin_[j] - 1;
-    int num_columns = 0;  // cameras below that have columns here
-    while (num_columns < num_below && below[num_columns] < end) {
-      ++num_columns;
+    int num_columns = num_below;  // cameras below that have columns here
+    while (num_columns > 0 && below[num_columns - 1] >= end) {
+      --num_columns;
     }
     const bool is_next = num_columns > 0 && below[0] == j + 1;
     const int num_ahead = is_next ? static_cast<int>(PackedTriangle(kSide)) : 0;
     const int k0 = kColumns * j;
     if (team_->rank() < team_->warp_size()) {
-      for (int t = team_->rank(); t < num_ahead; t += team_->warp_size()) {
-        UpdateTileOf(at, k0, below, num_columns, t);
+      for (int e = team_->rank(); is_next && e < PackedTriangle(kColumns);
+           e += team_->warp_size()) {
+        UpdateElement(at, k0, e);
       }
       team_->WarpBarrier();
       if (j + 1 < end) {
@@ -1367,6 +1352,26 @@ class WindowSolve {
         *at.To(n_, c) -= sum;
       }
     }
+  }
+
+  // Element e of the diagonal block that follows the one at k0, with the bits
+  // of a tile's.
+  template <typename Place>
+  CERES_EXT_WINDOW static void UpdateElement(const Place& at, int k0, int e) {
+    int r = 0;
+    while (e >= PackedTriangle(r + 1)) {
+      ++r;
+    }
+    const int r0 = k0 + kColumns + r;
+    const int c0 = k0 + kColumns + e - static_cast<int>(PackedTriangle(r));
+    const double* const x = at.To(r0, k0);
+    const double* const y = at.To(c0, k0);
+    double sum = 0.0;
+    CERES_EXT_WINDOW_UNROLL
+    for (int k = 0; k < kColumns; ++k) {
+      sum += x[k * at.stride()] * y[k * at.stride()];
+    }
+    *at.To(r0, c0) -= sum;
   }
 
   // Tile number t of the rows and columns of the cameras `below`: first the
@@ -1416,20 +1421,34 @@ class WindowSolve {
     }
   }
 
-  static constexpr int kTilesBehind = kSide * (kColumns / kHigh);  // of a pair
-
+  // Tiles of kRows rows behind a panel, and those of the last row.
+  template <int kRows>
   CERES_EXT_WINDOW static int NumTilesBehind(int num_behind) {
-    return kTilesBehind * static_cast<int>(PackedTriangle(num_behind)) +
+    return kSide * (kColumns / kRows) *
+               static_cast<int>(PackedTriangle(num_behind)) +
            kSide * num_behind;
   }
 
-  // Subtracts a panel from S behind it. Neighbours in a warp are in
-  // neighbouring columns; num_blocks blocks take warps by turns.
+  // Subtracts a panel from S behind it. If there are few tiles, they are low,
+  // so that more threads have one.
   CERES_EXT_WINDOW void UpdateBehind(
       const Panel& panel, int begin, int end, int num_behind, int num_blocks) {
+    if (NumTilesBehind<kLow>(num_behind) <= team_->size()) {
+      UpdateTilesBehind<kLow>(panel, begin, end, num_behind, num_blocks);
+    } else {
+      UpdateTilesBehind<kHigh>(panel, begin, end, num_behind, num_blocks);
+    }
+  }
+
+  // Neighbours in a warp are in neighbouring columns; num_blocks blocks take
+  // warps by turns.
+  template <int kRows>
+  CERES_EXT_WINDOW void UpdateTilesBehind(
+      const Panel& panel, int begin, int end, int num_behind, int num_blocks) {
+    constexpr int kOfPair = kSide * (kColumns / kRows);
     const int warp_size = team_->warp_size();
     const int num_tiles =
-        kTilesBehind * static_cast<int>(PackedTriangle(num_behind));
+        kOfPair * static_cast<int>(PackedTriangle(num_behind));
     const int block = num_blocks > 1 ? team_->block() : 0;
     for (int t = (team_->rank() / warp_size * num_blocks + block) * warp_size +
                  team_->rank() % warp_size;
@@ -1446,12 +1465,12 @@ class WindowSolve {
                             b % kSide);
         continue;
       }
-      // All tiles of a camera's rows, tall row after tall row.
-      const int i = TriangularRoot(t / kTilesBehind);
-      const int of_i = t - kTilesBehind * static_cast<int>(PackedTriangle(i));
+      // All tiles of a camera's rows, one row of tiles after the other.
+      const int i = TriangularRoot(t / kOfPair);
+      const int of_i = t - kOfPair * static_cast<int>(PackedTriangle(i));
       const int width = kSide * (i + 1);
       const int b = of_i % width;
-      UpdateTileBehind<kHigh>(panel,
+      UpdateTileBehind<kRows>(panel,
                               begin,
                               end,
                               behind_[i],
@@ -1685,52 +1704,51 @@ class WindowSolve {
   CERES_EXT_WINDOW_PHASE Step TakeStep() {
     double x_norm = 0.0;
     double step_norm = 0.0;
-    double model = 0.0;
-    double cost = 0.0;
     bool is_finite = true;
     bool is_evaluated = true;
+    const double is_stopped = IsStopped();
     MoveCameras(&x_norm, &step_norm);
-    for (int p = Member(); p < w_.counts.all_points(); p += NumMembers()) {
+    // A warp has neighbouring points, whichever block it is of.
+    const int lane = team_->rank() % team_->warp_size();
+    const int num_points = w_.counts.all_points();
+    for (int p = Member(); p - lane < num_points; p += NumMembers()) {
       double of_point[WindowScratch::kItem] = {};
-      StepOfPoint(p, of_point, &is_finite, &is_evaluated);
-      if (is_shared_) {
-        for (int e = 0; e < WindowScratch::kItem; ++e) {
-          items_[WindowScratch::kItem * int64_t{p} + e] = of_point[e];
+      if (p < num_points) {
+        StepOfPoint(p, of_point, &is_finite, &is_evaluated);
+      }
+      double* const item =
+          items_ + WindowScratch::kItem * int64_t{p / team_->warp_size()};
+      for (int e = 0; e < WindowScratch::kItem; ++e) {
+        const double sum = team_->WarpSum(of_point[e]);
+        if (lane == 0) {
+          item[e] = sum;
         }
-      } else {
-        AddItem(of_point, &model, &cost, &x_norm, &step_norm);
       }
     }
-    double worst[2] = {is_finite ? 0.0 : 1.0, is_evaluated ? 0.0 : 1.0};
+    double worst[3] = {
+        is_finite ? 0.0 : 1.0, is_evaluated ? 0.0 : 1.0, is_stopped};
     team_->Max(worst);
-    for (int p = team_->rank(); is_shared_ && p < w_.counts.all_points();
-         p += team_->size()) {
-      AddItem(items_ + WindowScratch::kItem * int64_t{p},
-              &model,
-              &cost,
-              &x_norm,
-              &step_norm);
+    SetStopped(worst[2]);
+    double costs[3] = {0.0, 0.0, x_norm};
+    double norm[1] = {step_norm};
+    for (int i = team_->rank();
+         i < (num_points + team_->warp_size() - 1) / team_->warp_size();
+         i += team_->size()) {
+      const double* const item = items_ + WindowScratch::kItem * int64_t{i};
+      for (int e = 0; e < 3; ++e) {
+        costs[e] += item[e];
+      }
+      norm[0] += item[3];
     }
+    team_->Sum(costs);
+    team_->Sum(norm);
     using std::sqrt;
     Step result;
-    model = team_->Sum(model);
-    cost = team_->Sum(cost);
-    result.x_norm = sqrt(team_->Sum(x_norm));
-    result.step_norm = sqrt(team_->Sum(step_norm));
-    result.model_cost_change = worst[0] == 0.0 ? model : 0.0;
-    result.cost = worst[1] == 0.0 ? cost : DBL_MAX;
+    result.x_norm = sqrt(costs[2]);
+    result.step_norm = sqrt(norm[0]);
+    result.model_cost_change = worst[0] == 0.0 ? costs[0] : 0.0;
+    result.cost = worst[1] == 0.0 ? costs[1] : DBL_MAX;
     return result;
-  }
-
-  CERES_EXT_WINDOW static void AddItem(const double* item,
-                                       double* model,
-                                       double* cost,
-                                       double* x_norm,
-                                       double* step_norm) {
-    *model += item[0];
-    *cost += item[1];
-    *x_norm += item[2];
-    *step_norm += item[3];
   }
 
   // Moves point p; adds its items.
@@ -1818,6 +1836,8 @@ class WindowSolve {
   const int chunk_points_;
   TrustRegion* region_;
   int32_t* verdict_;
+  int32_t* is_stopped_;
+  const int32_t* stop_;
   State* states_;
   double* rotation_maps_;
   double* squared_norms_;
@@ -1844,11 +1864,10 @@ class WindowSolve {
   double* schur_;
   double* right_hand_side_;  // the last row of schur_: b, then L^-1 b
   double* step_;             // of the cameras
-  // Of a window that blocks share (WindowScratch).
-  double* decision_;
-  double* shared_schur_;
   double* costs_;
   double* items_;
+  // Of a window that blocks share (WindowScratch).
+  double* shared_schur_;
   uint64_t* chunk_masks_;
   double* parts_;
   int64_t part_size_;
