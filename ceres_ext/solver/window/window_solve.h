@@ -1485,6 +1485,9 @@ class WindowSolve {
   template <int kRows>
   CERES_EXT_WINDOW void UpdateTileBehind(
       const Panel& panel, int begin, int end, int i, int j, int a, int b) {
+    if (i != j && i < w_.counts.num_cameras && !IsPair(i, j)) {
+      return;
+    }
     const int r0 = kColumns * i + kRows * a;
     const int c0 = kColumns * j + kTile * b;
     double sum[kRows][kTile] = {};
