@@ -257,10 +257,18 @@ std::string WindowPacker::Count(int64_t i,
            (of_points.ManifoldOf(p) != nullptr &&
             of_points.ManifoldOf(p)->TangentSize() == 0);
   };
+  // Found once, because each row asks.
+  std::vector<uint8_t>& camera_is_constant = scratch->camera_is_constant;
+  camera_is_constant.clear();
+  for (int64_t c = cameras.begin; c < cameras.end; ++c) {
+    const CameraForm& form = FormOf(c);
+    const bool is_constant =
+        (of_cameras.is_constant != nullptr && of_cameras.is_constant[c] != 0) ||
+        (form.is_known && form.varies == 0);
+    camera_is_constant.push_back(is_constant ? 1 : 0);
+  }
   const auto is_constant_camera = [&](int64_t c) {
-    return (of_cameras.is_constant != nullptr &&
-            of_cameras.is_constant[c] != 0) ||
-           (FormOf(c).is_known && FormOf(c).varies == 0);
+    return camera_is_constant[c - cameras.begin] != 0;
   };
   window->fixed_cost = 0.0;
   bool is_finite = true;
@@ -513,7 +521,74 @@ std::string WindowPacker::Write(int64_t i,
     }
     seen[camera_of[k]] = point_of[k];
   }
+  FindPattern(input, &window->record);
   return "";
+}
+
+// Writes the pattern of L and the lists of its pairs.
+void WindowPacker::FindPattern(unsigned char* input,
+                               WindowRecord* record) const {
+  WindowCounts& counts = record->counts;
+  const WindowInput at(
+      camera_size_, counts, record->has_weights, record->has_losses);
+  const auto* const camera = reinterpret_cast<int32_t*>(input + at.camera);
+  const auto* const begin = reinterpret_cast<int32_t*>(input + at.point_begin);
+  auto* const pattern = reinterpret_cast<uint64_t*>(input + at.pattern);
+  const int num_cameras = counts.num_cameras;
+  const int num_words = PatternWords(num_cameras);
+  std::fill_n(pattern, num_words * num_cameras, 0);
+  // The cameras of a point are in the column of the first of them, from where
+  // they fill in those of the others. A constant point joins no cameras.
+  for (int32_t p = 0; p < counts.num_points; ++p) {
+    uint64_t of_point[PatternWords(kMaxWindowCameras)] = {};
+    int32_t first = num_cameras;
+    for (int32_t k = begin[p]; k < begin[p + 1]; ++k) {
+      if (camera[k] < num_cameras) {
+        first = std::min(first, camera[k]);
+        of_point[camera[k] / kWordPoints] |= uint64_t{1}
+                                             << camera[k] % kWordPoints;
+      }
+    }
+    for (int w = 0; w < num_words && first < num_cameras; ++w) {
+      pattern[num_words * first + w] |= of_point[w];
+    }
+  }
+  const auto has = [&](int i, int j) {
+    return (pattern[num_words * j + i / kWordPoints] >> i % kWordPoints & 1) !=
+           0;
+  };
+  auto* const pairs = reinterpret_cast<uint16_t*>(input + at.pairs);
+  uint8_t* const below = input + at.below;
+  auto* const below_begin = reinterpret_cast<uint16_t*>(input + at.below_begin);
+  // Each column of L fills in its pairs in the first column below it.
+  int num_pairs = 0;
+  for (int j = 0; j < num_cameras; ++j) {
+    uint64_t* const column = pattern + num_words * j;
+    column[j / kWordPoints] &= ~uint64_t{0} << j % kWordPoints << 1;
+    std::fill_n(column, j / kWordPoints, 0);
+    below_begin[j] = static_cast<uint16_t>(num_pairs);
+    below[num_pairs++] = static_cast<uint8_t>(j);
+    int first = num_cameras;
+    for (int i = j + 1; i < num_cameras; ++i) {
+      if (has(i, j)) {
+        first = std::min(first, i);
+        below[num_pairs++] = static_cast<uint8_t>(i);
+      }
+    }
+    for (int w = 0; w < num_words && first < num_cameras; ++w) {
+      pattern[num_words * first + w] |= column[w];
+    }
+  }
+  below_begin[num_cameras] = static_cast<uint16_t>(num_pairs);
+  counts.num_pairs = num_pairs;
+  int next = 0;
+  for (int distance = 0; distance < num_cameras; ++distance) {
+    for (int j = 0; j + distance < num_cameras; ++j) {
+      if (distance == 0 || has(j + distance, j)) {
+        pairs[next++] = static_cast<uint16_t>(256 * (j + distance) + j);
+      }
+    }
+  }
 }
 
 std::string WindowPacker::Pack(int64_t i,

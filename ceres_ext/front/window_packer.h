@@ -47,6 +47,7 @@ class WindowPacker {
   struct Scratch {
     std::vector<int32_t> row_begin;
     std::vector<int32_t> seen;
+    std::vector<uint8_t> camera_is_constant;
   };
 
   // Writes problem i to `input`, and sets *window except the places in the
@@ -101,6 +102,7 @@ class WindowPacker {
                     const std::vector<int32_t>& chunks,
                     unsigned char* input,
                     PackedWindow* window);
+  void FindPattern(unsigned char* input, WindowRecord* record) const;
   bool AddFixedCost(int residuals, int64_t k, double* cost) const;
 
   const ProblemBatch* batch_;

@@ -240,6 +240,44 @@ TEST(SolveBatch, SolvesLongTracksAsCeres) {
   ExpectAsCeres(cases, nullptr, options);
 }
 
+// Cameras that see few points together: a ring, a chain, two chains, and a
+// first camera that sees all points, with which the factorisation fills all
+// blocks in. With 70 cameras the pattern has two words a column.
+TEST(SolveBatch, SolvesSparseWindowsAsCeres) {
+  enum Form { kRing, kChain, kTwoChains, kStar };
+  std::vector<Case> cases;
+  for (const int num_cameras : {12, 33, 70}) {
+    for (const Form form : {kRing, kChain, kTwoChains, kStar}) {
+      if (form == kStar && num_cameras > 33) {
+        continue;
+      }
+      constexpr int kSeen = 4;
+      const int views = form == kStar ? num_cameras : kSeen;
+      const int num_points = 12 * num_cameras;
+      Case one = MakeCase(num_cameras, num_points, views, 9, 500 + form);
+      const int middle = form == kTwoChains ? num_cameras / 2 : num_cameras;
+      for (int p = 0; p < num_points; ++p) {
+        const int32_t* const cameras = &one.problem.camera_id[p * views];
+        const bool is_whole =
+            cameras[0] <= cameras[kSeen - 1] &&
+            (cameras[0] < middle) == (cameras[kSeen - 1] < middle);
+        for (int v = 0; v < views; ++v) {
+          const bool is_seen = form == kStar ? v < kSeen || cameras[v] == 1
+                                             : form == kRing || is_whole;
+          one.row_is_active[p * views + v] = is_seen ? 1 : 0;
+        }
+      }
+      // Each chain is held by its first camera.
+      one.camera_is_constant[0] = 1;
+      one.camera_is_constant[middle % num_cameras] = 1;
+      cases.push_back(one);
+    }
+  }
+  ceres::Solver::Options options = SomeOptions();
+  options.max_num_iterations = 5;
+  ExpectAsCeres(cases, nullptr, options);
+}
+
 TEST(SolveBatch, EndsAsCeresForEachReason) {
   ceres::Solver::Options options = SomeOptions();
   std::vector<Case> cases = SomeCases(9);
@@ -271,8 +309,10 @@ TEST(SolveBatch, EndsAsCeresForEachReason) {
 // each by a block.
 TEST(SolveBatch, HasTheSameBitsInAnyBatch) {
   std::vector<Case> cases = SomeCases(9);
-  // S in main memory.
+  // S in main memory, sparse and dense.
   cases.push_back(MakeCase(30, 300, 5, 9, 50));
+  cases.back().camera_is_constant[0] = 1;
+  cases.push_back(MakeCase(30, 100, 30, 9, 51));
   cases.back().camera_is_constant[0] = 1;
   const auto solve = [](const std::vector<Case>& some, int num_threads) {
     Batch batch(some, nullptr);

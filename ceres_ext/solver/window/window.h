@@ -8,6 +8,11 @@
 // memory together; the chunks of a window depend on the window alone, so that
 // its bits do too. The points of a chunk that a camera sees are a mask of
 // chunk_words words.
+//
+// The *pattern* says which blocks of S = L L' may differ from zero in L. A
+// *pair* is such a block: two cameras i >= j. Cameras of a pair see a point
+// together, or the factorisation fills the block in. No other block is read or
+// written.
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_H_
 
@@ -41,6 +46,7 @@ struct WindowCounts {
   int32_t num_chunks = 0;
   int32_t chunk_rows = 0;   // a chunk has no more
   int32_t chunk_words = 1;  // nor more points than 64 times this
+  int32_t num_pairs = 0;
 
   CERES_EXT_HOST_DEVICE int32_t all_cameras() const {
     return num_cameras + num_constant_cameras;
@@ -70,6 +76,10 @@ CERES_EXT_HOST_DEVICE constexpr int WindowRowSize(int num_columns) {
 CERES_EXT_HOST_DEVICE constexpr int64_t PackedTriangle(int64_t n) {
   return n * (n + 1) / 2;
 }
+// Words of the pattern for the columns of a camera.
+CERES_EXT_HOST_DEVICE constexpr int PatternWords(int num_cameras) {
+  return (num_cameras + kWordPoints - 1) / kWordPoints;
+}
 
 // Offsets of the arrays in a block's memory, in doubles.
 struct TeamLayout {
@@ -92,6 +102,11 @@ struct TeamLayout {
     squared_norms = Take(n, &end);
     gradient = Take(n, &end);
     masks = Take(int64_t{chunk_words} * num_cameras, &end);
+    pattern = Take(int64_t{PatternWords(num_cameras)} * num_cameras, &end);
+    pairs = Take((PackedTriangle(num_cameras) + 3) / 4, &end);
+    below = Take((PackedTriangle(num_cameras) + 7) / 8, &end);
+    below_begin = Take((num_cameras + 4) / 4, &end);
+    behind = Take(has_schur ? 0 : (num_cameras + 7) / 8, &end);
     table = Take(points / 4 * num_cameras, &end);
     factors = Take(9 * points, &end);
     end += end % 2;  // for pairs
@@ -115,6 +130,7 @@ struct TeamLayout {
     }
     rows = Take(of_all, &end);
     new_states = rows;
+    values = rows;
     local_steps = rows + int64_t{kState} * num_cameras;
     panel = rows;
     // With the right-hand side as its last row.
@@ -128,11 +144,17 @@ struct TeamLayout {
   int64_t squared_norms;
   int64_t gradient;
   int64_t masks;
+  int64_t pattern;
+  int64_t pairs;
+  int64_t below;
+  int64_t below_begin;
+  int64_t behind;
   int64_t table;
   int64_t factors;
   int64_t rows;
   int64_t new_states;
   int64_t local_steps;
+  int64_t values;
   int64_t panel;
   int64_t panel_stride;
   int64_t schur;
@@ -201,7 +223,14 @@ struct Window {
   const int32_t* point_begin = nullptr;   // rows of a point
   const int32_t* chunk_begin = nullptr;   // points of a chunk
   const uint16_t* column_mask = nullptr;  // bit c of a camera: column c varies
-  kernels::LossRef loss;                  // of rows
+  // Bit i of column j: the pair (i, j), i > j; PatternWords words a column.
+  const uint64_t* pattern = nullptr;
+  // 256 i + j of each pair, by i - j. Neighbours have about as many points.
+  const uint16_t* pairs = nullptr;
+  // i of each pair, by j and then i, and where the pairs of each j begin.
+  const uint8_t* below = nullptr;
+  const uint16_t* below_begin = nullptr;
+  kernels::LossRef loss;  // of rows
   const double* constant_cameras = nullptr;
   const double* constant_points = nullptr;
   double* cameras = nullptr;  // that vary, refined
@@ -218,10 +247,12 @@ struct WindowScratch {
   // per block, used in turns.
   static constexpr int kValues = 3;
   static constexpr int kMaxBlocks = 16;
+  static constexpr int kMaxWarps = 16;  // of a block
 
   // is_shared: several blocks solve the window. Then each chunk has its own
-  // part of S, of the gradient and of the squared norms of columns. Rows and
-  // points keep the values that are summed in the order of one block.
+  // part of S, of the gradient and of the squared norms of columns. Warps keep
+  // the costs of each chunk and the items of their points: 32, or one on a
+  // host.
   CERES_EXT_HOST_DEVICE WindowScratch(int camera_size,
                                       int num_columns,
                                       const WindowCounts& counts,
@@ -229,8 +260,7 @@ struct WindowScratch {
                                       bool is_shared) {
     const int64_t n = int64_t{num_columns} * counts.num_cameras;
     exchange = 0;
-    decision = exchange + 1 + 2 * kValues * kMaxBlocks;
-    step = decision + TeamLayout::kRegion;
+    step = exchange + 1 + 2 * kValues * kMaxBlocks;
     new_cameras = step + n;
     scales = new_cameras + int64_t{camera_size} * counts.num_cameras;
     constant_states = scales + n;
@@ -238,10 +268,8 @@ struct WindowScratch {
               int64_t{TeamLayout::kState} * counts.num_constant_cameras;
     schur = records + int64_t{kRecord} * counts.num_points;
     costs = schur + (has_schur && !is_shared ? 0 : PackedTriangle(n + 1));
-    items = costs +
-            (is_shared ? int64_t{counts.chunk_rows} * counts.num_chunks : 0);
-    chunk_masks =
-        items + (is_shared ? int64_t{kItem} * counts.all_points() : 0);
+    items = costs + int64_t{kMaxWarps} * counts.num_chunks;
+    chunk_masks = items + int64_t{kItem} * counts.all_points();
     masks_size = int64_t{counts.chunk_words} * counts.num_cameras;
     parts = chunk_masks + (is_shared ? masks_size * counts.num_chunks : 0);
     part_size = PackedTriangle(n + 1) + 2 * n;
@@ -249,7 +277,6 @@ struct WindowScratch {
   }
 
   int64_t exchange;
-  int64_t decision;
   int64_t step;
   int64_t new_cameras;
   int64_t scales;

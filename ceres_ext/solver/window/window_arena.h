@@ -35,6 +35,14 @@ struct WindowInput {
     point_begin = Take(4, int64_t{counts.all_points()} + 1, &end);
     chunk_begin = Take(4, int64_t{counts.num_chunks} + 1, &end);
     column_mask = Take(2, counts.num_cameras, &end);
+    // Bounds may be for more cameras than a window has.
+    const int32_t num_cameras = counts.num_cameras < kMaxWindowCameras
+                                    ? counts.num_cameras
+                                    : kMaxWindowCameras;
+    pattern = Take(8, int64_t{PatternWords(num_cameras)} * num_cameras, &end);
+    pairs = Take(2, PackedTriangle(num_cameras), &end);
+    below = Take(1, PackedTriangle(num_cameras), &end);
+    below_begin = Take(2, int64_t{num_cameras} + 1, &end);
     loss_id = Take(1, has_losses ? rows : 0, &end);
     num_bytes = end;
   }
@@ -50,6 +58,10 @@ struct WindowInput {
   int64_t point_begin;
   int64_t chunk_begin;
   int64_t column_mask;
+  int64_t pattern;
+  int64_t pairs;
+  int64_t below;
+  int64_t below_begin;
   int64_t loss_id;
   int64_t num_bytes;
 
@@ -105,6 +117,11 @@ CERES_EXT_HOST_DEVICE inline Window ViewWindow(
   window.chunk_begin = reinterpret_cast<const int32_t*>(input + at.chunk_begin);
   window.column_mask =
       reinterpret_cast<const uint16_t*>(input + at.column_mask);
+  window.pattern = reinterpret_cast<const uint64_t*>(input + at.pattern);
+  window.pairs = reinterpret_cast<const uint16_t*>(input + at.pairs);
+  window.below = input + at.below;
+  window.below_begin =
+      reinterpret_cast<const uint16_t*>(input + at.below_begin);
   window.constant_cameras =
       reinterpret_cast<const double*>(input + at.constant_cameras);
   window.constant_points =

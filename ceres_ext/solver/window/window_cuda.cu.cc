@@ -17,7 +17,8 @@ using kernels::kWarpSize;
 
 // Largest number of threads of a block, with 128 registers each.
 constexpr int kMaxThreads = 512;
-constexpr int kMaxWarps = kMaxThreads / kWarpSize;
+constexpr int kMaxWarps = WindowScratch::kMaxWarps;
+static_assert(kMaxWarps == kMaxThreads / kWarpSize, "warps of a block");
 constexpr int kValues = WindowScratch::kValues;
 constexpr int kMaxBlocks = WindowScratch::kMaxBlocks;
 
@@ -29,11 +30,11 @@ class BlockTeam {
   static constexpr int kTile = kColumns == 10 ? 5 : 3;
   template <int kTile>
   static constexpr int kWidth = kTile;
-  template <int kTile>
-  static constexpr int kHigh = kTile == 3 ? 6 : 5;
   // As many sums as fit into registers: 27 for 9 columns.
   template <int kColumns>
   static constexpr int kTall = kColumns == 10 ? 5 : kColumns;
+  template <int kColumns>
+  static constexpr int kHigh = kColumns == 10 ? 5 : kColumns;
   // Rows that the team saves: registers have no room, and computing is faster
   // than main memory.
   static constexpr int kSavedRows = 0;
@@ -102,16 +103,24 @@ class BlockTeam {
     return *number;
   }
 
+  // Valid in the first lane.
+  __device__ static double WarpSum(double value) {
+    return kernels::WarpSum(value);
+  }
   // Sums over the lanes by a tree, then over the warps in their order.
-  __device__ double Sum(double value) {
-    const double of_warp[1] = {kernels::WarpSum(value)};
-    Share(of_warp);
-    double sum = 0.0;
-    for (int w = 0; w < size() / kWarpSize; ++w) {
-      sum += warps_[w];
+  template <int n>
+  __device__ void Sum(double (&values)[n]) {
+    for (double& value : values) {
+      value = kernels::WarpSum(value);
+    }
+    Share(values);
+    for (int i = 0; i < n; ++i) {
+      values[i] = 0.0;
+      for (int w = 0; w < size() / kWarpSize; ++w) {
+        values[i] += warps_[kMaxWarps * i + w];
+      }
     }
     __syncthreads();
-    return sum;
   }
 
   // Sums over num_slices neighbours, a power of 2, by a tree; valid in each.

@@ -20,8 +20,8 @@ class HostTeam {
 
   template <int kTile>
   static constexpr int kWidth = (kTile + 3) / 4 * 4;
-  template <int kTile>
-  static constexpr int kHigh = 4;
+  template <int kColumns>
+  static constexpr int kHigh = kColumns == 10 ? 5 : 3;
   template <int kColumns>
   static constexpr int kTall = kColumns;
   static constexpr int kSavedRows = 16;
@@ -46,7 +46,9 @@ class HostTeam {
   }
   static int warp_size() { return 1; }
   static double InverseSqrt(double value) { return 1.0 / std::sqrt(value); }
-  static double Sum(double value) { return value; }
+  static double WarpSum(double value) { return value; }
+  template <int n>
+  static void Sum(double (&)[n]) {}
   template <int n>
   static void SumSlices(double (&)[n], int /*num_slices*/) {}
   template <int n>

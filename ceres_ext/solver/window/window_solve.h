@@ -13,17 +13,20 @@
 //              b_i  -= sum over rows of Jc_i' r',
 //              where I is there for rows of the same camera alone
 //
+// S and L are block-sparse: only the pairs of the pattern (window.h) are read
+// and written. What is left out is zero, so it changes no sum.
+//
 // A thread owns a tile of S, so that each sum has one order: that of the rows.
 // Then S + D^2 = L L' with b as its last row, which makes forward substitution
 // a part of the factorisation; steps of points, the model's change, the
 // candidate's cost, and the decision (solver/trust_region.h).
 //
 // Several blocks deal out chunks and points. A chunk's part of S goes to main
-// memory, then all blocks add the parts in the order of the chunks; costs of
-// rows and points likewise, in the order in which the threads of one block
-// would have added them. So the bits do not depend on the number of blocks.
-// Cameras and the sums over them are each block's own, the same in all. The
-// first block factorises S and decides.
+// memory, then all blocks add the parts in the order of the chunks. Warps write
+// the sums of their rows' costs, and those of their points, to main memory, and
+// each block adds them in one order. So the bits do not depend on the number of
+// blocks. Cameras, the sums over them and the decisions are each block's own,
+// the same in all. The first block factorises S.
 //
 // Traffic: of main memory 28 bytes a row and 24 a point in each of three
 // passes, and 120 a point for its L and step.
@@ -31,12 +34,13 @@
 // A Team has rank() < size() and Barrier() of a block, block() < num_blocks(),
 // and Join(), a barrier of all blocks. Sum (over a block, in one order),
 // BlockMax and Max (over all blocks; NaN if one is) give their result to all
-// threads and are barriers too. A team also has warp_size(), Or on bits,
-// FirstBit, InverseSqrt and SumSlices (over neighbours of a warp, in one
-// order). Own says that a pointer is into the block's memory. A tile of S has
-// kTile<columns> columns. It has kTall<columns> rows when points are added,
-// kTile rows when columns of a camera are subtracted, and kHigh<tile> rows when
-// columns of a panel are. See below for kWidth<tile> and kSavedRows.
+// threads and are barriers too. WarpSum gives it to the first thread of a warp.
+// A team also has warp_size(), Or on bits, FirstBit, InverseSqrt and SumSlices
+// (over neighbours of a warp, in one order). Own says that a pointer is into
+// the block's memory. A tile of S has kTile<columns> columns. It has
+// kTall<columns> rows when points are added, kTile rows when columns of a
+// camera are subtracted, and kHigh<columns> rows when columns of a panel are.
+// See below for kWidth<tile> and kSavedRows.
 #ifndef CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 #define CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_
 
@@ -77,7 +81,9 @@ class WindowSolve {
   static constexpr int kTile = Team::template kTile<kColumns>;
   // Columns of a tile, padded with zeros to whole vectors.
   static constexpr int kWidth = Team::template kWidth<kTile>;
-  static constexpr int kHigh = Team::template kHigh<kTile>;
+  static constexpr int kHigh = Team::template kHigh<kColumns>;
+  // Rows of a tile behind a panel if there are few tiles.
+  static constexpr int kLow = kColumns == 10 ? 1 : 3;
   static constexpr int kTall = Team::template kTall<kColumns>;
 
   CERES_EXT_WINDOW WindowSolve(const Window& window,
@@ -99,16 +105,23 @@ class WindowSolve {
         kCamera, kColumns, window.counts, has_schur, is_shared_);
     region_ = reinterpret_cast<TrustRegion*>(memory + at.region);
     verdict_ = reinterpret_cast<int32_t*>(memory + at.states) - 2;
+    is_stopped_ = verdict_ + 1;
     states_ = reinterpret_cast<State*>(memory + at.states);
     rotation_maps_ = memory + at.rotation_maps;
     squared_norms_ = memory + at.squared_norms;
     gradient_ = memory + at.gradient;
     masks_ = reinterpret_cast<uint64_t*>(memory + at.masks);
+    pattern_ = reinterpret_cast<uint64_t*>(memory + at.pattern);
+    pairs_ = reinterpret_cast<uint16_t*>(memory + at.pairs);
+    below_ = reinterpret_cast<uint8_t*>(memory + at.below);
+    below_begin_ = reinterpret_cast<uint16_t*>(memory + at.below_begin);
+    behind_ = reinterpret_cast<uint8_t*>(memory + at.behind);
     table_ = reinterpret_cast<uint16_t*>(memory + at.table);
     factors_ = memory + at.factors;
     rows_ = memory + at.rows;
     new_states_ = reinterpret_cast<State*>(memory + at.new_states);
     local_steps_ = memory + at.local_steps;
+    values_ = memory + at.values;
     new_cameras_ = w_.scratch + scratch.new_cameras;
     scales_ = w_.scratch + scratch.scales;
     constant_states_ =
@@ -116,12 +129,11 @@ class WindowSolve {
     records_ = w_.scratch + scratch.records;
     panel_ = memory + at.panel;
     panel_stride_ = static_cast<int>(at.panel_stride);
-    panel_columns_ = kColumns * at.panel_cameras;
+    panel_cameras_ = at.panel_cameras;
     shared_schur_ = w_.scratch + scratch.schur;
     schur_ = has_schur ? memory + at.schur : shared_schur_;
     right_hand_side_ = schur_ + At(n_, 0);
     step_ = w_.scratch + scratch.step;
-    decision_ = w_.scratch + scratch.decision;
     costs_ = w_.scratch + scratch.costs;
     items_ = w_.scratch + scratch.items;
     chunk_masks_ =
@@ -131,15 +143,22 @@ class WindowSolve {
   }
 
   CERES_EXT_WINDOW void Run(const TrustRegionOptions& options) {
+    stop_ = options.stop;
     if (team_->rank() == 0) {
-      *region_ = TrustRegion(options);
+      // Each block decides, so all have to see the same flag.
+      TrustRegionOptions of_block = options;
+      of_block.stop = is_stopped_;
+      *region_ = TrustRegion(of_block);
     }
     for (int i = Member(); i < w_.counts.num_constant_cameras;
          i += NumMembers()) {
       constant_states_[i] = kernels::PrepareBalCamera<kRotation, double>(
           w_.constant_cameras + kCamera * i, nullptr);
     }
-    team_->Join();
+    CopyPattern();
+    double stopped[1] = {IsStopped()};
+    team_->Max(stopped);
+    SetStopped(stopped[0]);
     Prepare();
     Linearization at_x = Form(/*is_first=*/true);
     bool goes_on = Decide([&] {
@@ -206,46 +225,47 @@ class WindowSolve {
   static constexpr int kPointJacobian = 2 * kColumns;
   static constexpr int kResidual = kPointJacobian + 6;
   static constexpr int kReduced = kResidual + 2;
+  static constexpr int kElements = kColumns * kColumns;  // of a pair's block
+  // Loads of a thread that are under way together.
+  static constexpr int kAtOnce = 8;
 
   CERES_EXT_WINDOW static int64_t At(int r, int c) {
     return int64_t{r} * (r + 1) / 2 + c;
   }
 
-  // Number of this thread among the threads of all blocks.
+  // Number of this thread among the threads of all blocks, which take warps by
+  // turns, so that each has about as many threads with work.
   CERES_EXT_WINDOW int Member() const {
-    return team_->block() * team_->size() + team_->rank();
+    const int warp = team_->rank() / team_->warp_size();
+    return (warp * team_->num_blocks() + team_->block()) * team_->warp_size() +
+           team_->rank() % team_->warp_size();
   }
   CERES_EXT_WINDOW int NumMembers() const {
     return team_->num_blocks() * team_->size();
   }
 
-  // The first thread decides, and all threads get the result and the state of
-  // the region.
+  // The first thread of each block decides, and all threads get the result and
+  // the state of the region.
   template <typename Function>
   CERES_EXT_WINDOW int32_t Decide(const Function& function) {
-    if (Member() == 0) {
+    if (team_->rank() == 0) {
       *verdict_ = static_cast<int32_t>(function());
     }
     team_->Barrier();
-    if (is_shared_) {
-      ShareDecision();
-    }
     const int32_t verdict = *verdict_;
     team_->Barrier();
     return verdict;
   }
-  CERES_EXT_WINDOW void ShareDecision() {
-    auto* const here = reinterpret_cast<double*>(region_);
-    for (int e = team_->rank(); e < TeamLayout::kRegion && team_->block() == 0;
-         e += team_->size()) {
-      decision_[e] = here[e];
+  // One thread reads the flag; its value goes to all blocks with those of Max.
+  CERES_EXT_WINDOW double IsStopped() const {
+    TrustRegionOptions flag;
+    flag.stop = stop_;
+    return Member() == 0 && flag.IsStopped() ? 1.0 : 0.0;
+  }
+  CERES_EXT_WINDOW void SetStopped(double value) {
+    if (team_->rank() == 0) {
+      *is_stopped_ = value != 0.0 ? 1 : 0;
     }
-    team_->Join();
-    for (int e = team_->rank(); e < TeamLayout::kRegion && team_->block() != 0;
-         e += team_->size()) {
-      here[e] = decision_[e];
-    }
-    team_->Barrier();
   }
 
   CERES_EXT_WINDOW bool Varies(int camera, int column) const {
@@ -260,6 +280,28 @@ class WindowSolve {
     return point < w_.counts.num_points
                ? w_.points + 3 * int64_t{point}
                : w_.constant_points + 3 * int64_t{point - w_.counts.num_points};
+  }
+
+  CERES_EXT_WINDOW void CopyPattern() {
+    const int num_cameras = w_.counts.num_cameras;
+    const int num_pairs = w_.counts.num_pairs;
+    for (int e = team_->rank(); e < PatternWords(num_cameras) * num_cameras;
+         e += team_->size()) {
+      pattern_[e] = w_.pattern[e];
+    }
+    for (int e = team_->rank(); e < num_pairs; e += team_->size()) {
+      pairs_[e] = w_.pairs[e];
+      below_[e] = w_.below[e];
+    }
+    for (int e = team_->rank(); e <= num_cameras; e += team_->size()) {
+      below_begin_[e] = w_.below_begin[e];
+    }
+  }
+  // True if (i, j), i > j, is a pair.
+  CERES_EXT_WINDOW bool IsPair(int i, int j) const {
+    const int num_words = PatternWords(w_.counts.num_cameras);
+    return (pattern_[num_words * j + i / kWordPoints] >> i % kWordPoints & 1) !=
+           0;
   }
 
   // Computes the states of the cameras, and the derivatives of their turns by
@@ -524,15 +566,9 @@ class WindowSolve {
   static constexpr int kSide = kColumns / kTile;
   static constexpr int kTiles = kSide * (kColumns / kTall);  // of a block
 
-  // Tile number t. Blocks are numbered by their distance from the diagonal:
-  // neighbours in a warp have about as many points.
   CERES_EXT_WINDOW Tile TileOf(int t) const {
-    const int num_cameras = w_.counts.num_cameras;
-    const int from_end =
-        static_cast<int>(PackedTriangle(num_cameras)) - 1 - t / kTiles;
-    const int root = TriangularRoot(from_end);
-    const int j = root - (from_end - static_cast<int>(PackedTriangle(root)));
-    return {j + num_cameras - 1 - root, j, t % kTiles / kSide, t % kSide};
+    const int pair = pairs_[t / kTiles];
+    return {pair / 256, pair % 256, t % kTiles / kSide, t % kSide};
   }
 
   // The points of a slice among those of a word: every num_slices-th one.
@@ -659,12 +695,12 @@ class WindowSolve {
   CERES_EXT_WINDOW_PHASE void AddTiles(int chunk, bool is_last) {
     const Target to = TargetOf(chunk);
     const int num_vectors = w_.counts.num_cameras * kSide;
-    const int all_tiles =
-        static_cast<int>(PackedTriangle(w_.counts.num_cameras)) * kTiles;
+    const int all_tiles = w_.counts.num_pairs * kTiles;
     const int num_tiles = is_last ? 0 : all_tiles;
-    // Several threads share a tile if there are enough threads.
+    // Several threads share a tile if there are enough threads. The vectors'
+    // threads have tiles of few points.
     int num_slices = 1;
-    while (2 * num_slices * (all_tiles + num_vectors) <= team_->size() &&
+    while (2 * num_slices * all_tiles <= team_->size() &&
            2 * num_slices <= team_->warp_size()) {
       num_slices *= 2;
     }
@@ -688,42 +724,92 @@ class WindowSolve {
   // Adds the parts of all chunks in their order: gradient and squared norms in
   // each block, S and the right-hand side in main memory.
   CERES_EXT_WINDOW_PHASE void AddParts(bool is_last) {
-    const int num_chunks = w_.counts.num_chunks;
     const int64_t vectors = PackedTriangle(n_ + 1);
-    for (int c = team_->rank(); c < n_; c += team_->size()) {
-      double gradient = 0.0;
-      double norm = 0.0;
-      for (int chunk = 0; chunk < num_chunks; ++chunk) {
-        const double* const part = parts_ + part_size_ * chunk + vectors;
-        gradient += part[c];
-        norm += part[n_ + c];
-      }
-      gradient_[c] = gradient;
-      squared_norms_[c] = norm;
+    for (int c = team_->rank(); c < 2 * n_; c += team_->size()) {
+      *(c < n_ ? gradient_ + c : squared_norms_ + c - n_) =
+          SumOfParts(vectors + c);
     }
     if (is_last) {
       return;
     }
-    const int num_blocks =
-        static_cast<int>(PackedTriangle(w_.counts.num_cameras));
-    for (int block = Member() / team_->warp_size(); block < num_blocks;
-         block += NumMembers() / team_->warp_size()) {
-      AddPartsOfBlock(block);
-    }
-    for (int c = Member(); c < n_; c += NumMembers()) {
-      double sum = 0.0;
-      for (int chunk = 0; chunk < num_chunks; ++chunk) {
-        sum -= parts_[part_size_ * chunk + At(n_, c)];
+    // A warp adds a block of S, or as many values of the right-hand side as it
+    // has lanes, by turns of the blocks of the team.
+    const int lane = team_->rank() % team_->warp_size();
+    const int num_pairs = w_.counts.num_pairs;
+    const int num_items =
+        num_pairs + (n_ + team_->warp_size() - 1) / team_->warp_size();
+    for (int item = team_->rank() / team_->warp_size() * team_->num_blocks() +
+                    team_->block();
+         item < num_items;
+         item += NumMembers() / team_->warp_size()) {
+      if (item < num_pairs) {
+        AddPartsOfPair(pairs_[item] / 256, pairs_[item] % 256);
+        continue;
       }
-      shared_schur_[At(n_, c)] = sum;
+      const int c = (item - num_pairs) * team_->warp_size() + lane;
+      if (c < n_) {
+        shared_schur_[At(n_, c)] = 0.0 - SumOfParts(At(n_, c));
+      }
     }
     team_->Join();
     if (has_schur_ && team_->block() == 0) {
-      for (int e = team_->rank(); e < At(n_, n_); e += team_->size()) {
-        schur_[e] = shared_schur_[e];
-      }
+      CopySchur();
     }
     team_->Barrier();
+  }
+
+  // Sum of an element of the parts. Several loads are under way together.
+  CERES_EXT_WINDOW double SumOfParts(int64_t element) const {
+    const int num_chunks = w_.counts.num_chunks;
+    double sum = 0.0;
+    for (int first = 0; first < num_chunks; first += kAtOnce) {
+      double values[kAtOnce];
+      CERES_EXT_WINDOW_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        values[k] = first + k < num_chunks
+                        ? parts_[part_size_ * (first + k) + element]
+                        : 0.0;
+      }
+      CERES_EXT_WINDOW_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        sum += values[k];
+      }
+    }
+    return sum;
+  }
+
+  // Copies S and the right-hand side to the block's memory.
+  CERES_EXT_WINDOW void CopySchur() {
+    const int num_elements = kElements * w_.counts.num_pairs + n_;
+    for (int first = team_->rank(); first < num_elements;
+         first += kAtOnce * team_->size()) {
+      int64_t place[kAtOnce];
+      double values[kAtOnce];
+      CERES_EXT_WINDOW_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int e = first + k * team_->size();
+        place[k] = e < num_elements ? PlaceOf(e) : -1;
+        values[k] = place[k] >= 0 ? shared_schur_[place[k]] : 0.0;
+      }
+      CERES_EXT_WINDOW_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (place[k] >= 0) {
+          schur_[place[k]] = values[k];
+        }
+      }
+    }
+  }
+  // Place in S of element e of the blocks of all pairs, then of the right-hand
+  // side. -1 if it is above the diagonal.
+  CERES_EXT_WINDOW int64_t PlaceOf(int e) const {
+    const int num_elements = kElements * w_.counts.num_pairs;
+    if (e >= num_elements) {
+      return At(n_, e - num_elements);
+    }
+    const int pair = pairs_[e / kElements];
+    const int r = kColumns * (pair / 256) + e % kElements / kColumns;
+    const int c = kColumns * (pair % 256) + e % kColumns;
+    return c <= r ? At(r, c) : -1;
   }
 
   // The largest r with r (r + 1) / 2 <= t.
@@ -741,11 +827,9 @@ class WindowSolve {
   }
 
   // One warp does this. A chunk without a common point wrote nothing.
-  CERES_EXT_WINDOW void AddPartsOfBlock(int block) {
-    constexpr int kElements = kColumns * kColumns;
+  CERES_EXT_WINDOW void AddPartsOfPair(int i, int j) {
     constexpr int kPerLane = (kElements + Team::kWarp - 1) / Team::kWarp;
-    const int i = TriangularRoot(block);
-    const int j = block - static_cast<int>(PackedTriangle(i));
+    constexpr int kChunksAtOnce = 4;
     const int lane = team_->rank() % Team::kWarp;
     int64_t place[kPerLane];
     double sum[kPerLane] = {};
@@ -768,13 +852,29 @@ class WindowSolve {
               masks[num_cameras * word + i] & masks[num_cameras * word + j];
         }
       }
-      for (uint64_t chunks = Team::Ballot(common != 0); chunks != 0;
-           chunks &= chunks - 1) {
-        const double* const part =
-            parts_ + part_size_ * (first + Team::FirstBit(chunks));
+      uint64_t chunks = Team::Ballot(common != 0);
+      while (chunks != 0) {
+        // The loads of several chunks are under way together.
+        double values[kChunksAtOnce][kPerLane];
         CERES_EXT_WINDOW_UNROLL
-        for (int k = 0; k < kPerLane; ++k) {
-          sum[k] += place[k] >= 0 ? part[place[k]] : 0.0;
+        for (int q = 0; q < kChunksAtOnce; ++q) {
+          const double* const part =
+              chunks != 0
+                  ? parts_ + part_size_ * (first + Team::FirstBit(chunks))
+                  : nullptr;
+          CERES_EXT_WINDOW_UNROLL
+          for (int k = 0; k < kPerLane; ++k) {
+            values[q][k] =
+                part != nullptr && place[k] >= 0 ? part[place[k]] : 0.0;
+          }
+          chunks &= chunks - 1;
+        }
+        CERES_EXT_WINDOW_UNROLL
+        for (int q = 0; q < kChunksAtOnce; ++q) {
+          CERES_EXT_WINDOW_UNROLL
+          for (int k = 0; k < kPerLane; ++k) {
+            sum[k] += values[q][k];
+          }
         }
       }
     }
@@ -792,11 +892,18 @@ class WindowSolve {
     // If the loop ends after this iteration, only the gradient is needed.
     const bool is_last = region_->IsLast();
     if (!is_shared_) {
-      for (int64_t e = team_->rank(); e < PackedTriangle(n_ + 1);
-           e += team_->size()) {
-        schur_[e] = 0.0;
+      for (int t = team_->rank(); t < kColumns * w_.counts.num_pairs;
+           t += team_->size()) {
+        const int pair = pairs_[t / kColumns];
+        const int r = kColumns * (pair / 256) + t % kColumns;
+        const int c0 = kColumns * (pair % 256);
+        double* const row = schur_ + At(r, c0);
+        for (int c = 0; c < kColumns && c0 + c <= r; ++c) {
+          row[c] = 0.0;
+        }
       }
       for (int c = team_->rank(); c < n_; c += team_->size()) {
+        right_hand_side_[c] = 0.0;
         squared_norms_[c] = 0.0;
         gradient_[c] = 0.0;
       }
@@ -805,7 +912,8 @@ class WindowSolve {
     bool is_evaluated = true;
     bool is_solvable = true;
     double gradient_max = 0.0;
-    double cost = 0.0;
+    const int warp = team_->rank() / team_->warp_size();
+    const int num_warps = team_->size() / team_->warp_size();
     const int num_masks = w_.counts.chunk_words * w_.counts.num_cameras;
     for (int chunk = team_->block(); chunk < w_.counts.num_chunks;
          chunk += team_->num_blocks()) {
@@ -817,15 +925,11 @@ class WindowSolve {
       const int end_point = w_.chunk_begin[chunk + 1];
       const int first_row = w_.point_begin[first_point];
       const int end_row = w_.point_begin[end_point];
+      double cost = 0.0;
       for (int k = first_row + team_->rank(); k < end_row; k += team_->size()) {
         double of_row;
         is_evaluated &= EvaluateRow(k, rows_ + kRow * (k - first_row), &of_row);
-        if (is_shared_) {
-          costs_[int64_t{w_.counts.chunk_rows} * chunk + k - first_row] =
-              of_row;
-        } else {
-          cost += of_row;
-        }
+        cost += of_row;
         const int camera = w_.camera[k];
         if (camera < w_.counts.num_cameras) {
           const int p = w_.point[k] - first_point;
@@ -835,16 +939,14 @@ class WindowSolve {
                    masks_ + w_.counts.num_cameras * (p / kWordPoints) + camera);
         }
       }
+      cost = team_->WarpSum(cost);
+      if (team_->rank() % team_->warp_size() == 0) {
+        costs_[num_warps * chunk + warp] = cost;
+      }
       team_->Barrier();
-      if (is_shared_) {
-        for (int m = team_->rank(); m < num_masks; m += team_->size()) {
-          chunk_masks_[int64_t{num_masks} * chunk + m] = masks_[m];
-        }
-        for (int k = end_row - first_row + team_->rank();
-             k < w_.counts.chunk_rows;
-             k += team_->size()) {
-          costs_[int64_t{w_.counts.chunk_rows} * chunk + k] = 0.0;
-        }
+      for (int m = team_->rank(); is_shared_ && m < num_masks;
+           m += team_->size()) {
+        chunk_masks_[int64_t{num_masks} * chunk + m] = masks_[m];
       }
       const int end_varying =
           end_point < w_.counts.num_points ? end_point : w_.counts.num_points;
@@ -874,25 +976,18 @@ class WindowSolve {
     team_->Max(worst);
     if (is_shared_) {
       AddParts(is_last);
-      cost = CostOfRows();
     }
+    double cost[1] = {0.0};
+    for (int e = team_->rank(); e < num_warps * w_.counts.num_chunks;
+         e += team_->size()) {
+      cost[0] += costs_[e];
+    }
+    team_->Sum(cost);
     result.is_evaluated = worst[0] == 0.0;
     result.is_solvable = worst[1] == 0.0;
-    result.cost = team_->Sum(cost);
+    result.cost = cost[0];
     result.gradient_max_norm = Damp(is_first, is_last, worst[2]);
     return result;
-  }
-
-  // The part of the cost that this thread has, in the order of a single block.
-  CERES_EXT_WINDOW double CostOfRows() const {
-    double cost = 0.0;
-    for (int chunk = 0; chunk < w_.counts.num_chunks; ++chunk) {
-      for (int k = team_->rank(); k < w_.counts.chunk_rows;
-           k += team_->size()) {
-        cost += costs_[int64_t{w_.counts.chunk_rows} * chunk + k];
-      }
-    }
-    return cost;
   }
 
   // S += D^2. Returns the largest change by the gradient; gradient_max is that
@@ -951,7 +1046,7 @@ class WindowSolve {
   // definite or the step is not finite.
   CERES_EXT_WINDOW bool SolveCameras() {
     bool is_solved = true;
-    if (panel_columns_ > 0) {
+    if (panel_cameras_ > 0) {
       is_solved = FactorizePanels();
     } else if (team_->block() == 0) {
       is_solved = FactorizeHere();
@@ -983,86 +1078,149 @@ class WindowSolve {
   // Factorises S = L L' in the block's memory; the last row becomes L^-1 b.
   // False if S is not positive definite.
   CERES_EXT_WINDOW_PHASE bool FactorizeHere() {
-    return FactorizeColumns(Packed{Team::Own(schur_)}, 0, n_);
+    return FactorizeColumns(
+        Packed{Team::Own(schur_)}, 0, w_.counts.num_cameras);
   }
 
   // The same in main memory. The first block factorises a panel in its own
-  // memory; then all blocks subtract its columns from the rest of S.
+  // memory; then its columns are subtracted from the rest of S, by all blocks
+  // if there is enough to do.
   CERES_EXT_WINDOW_PHASE bool FactorizePanels() {
     bool is_definite = true;
-    for (int begin = 0; begin < n_; begin += panel_columns_) {
-      const int end = begin + panel_columns_ < n_ ? begin + panel_columns_ : n_;
-      const Panel panel{Team::Own(panel_), begin, panel_stride_};
+    const int num_cameras = w_.counts.num_cameras;
+    for (int begin = 0; begin < num_cameras; begin += panel_cameras_) {
+      const int end = begin + panel_cameras_ < num_cameras
+                          ? begin + panel_cameras_
+                          : num_cameras;
+      const Panel panel{Team::Own(panel_), kColumns * begin, panel_stride_};
+      const int num_behind = ListBehind(begin, end);
+      const bool is_alone =
+          !is_shared_ || NumTilesBehind<kHigh>(num_behind) <= team_->size();
       if (team_->block() == 0) {
-        CopyPanel(panel, end, /*is_back=*/false);
+        CopyPanel(panel, begin, end, /*is_back=*/false);
         is_definite = FactorizeColumns(panel, begin, end) && is_definite;
-        CopyPanel(panel, end, /*is_back=*/true);
+        CopyPanel(panel, begin, end, /*is_back=*/true);
       }
-      if (is_shared_) {
-        team_->Join();
-        if (team_->block() != 0) {
-          CopyPanel(panel, end, /*is_back=*/false);
+      if (is_alone) {
+        if (team_->block() == 0) {
+          UpdateBehind(panel, begin, end, num_behind, /*num_blocks=*/1);
         }
+        team_->Barrier();
+        continue;
       }
-      UpdateBehind(panel, end);
+      team_->Join();
+      if (team_->block() != 0) {
+        CopyPanel(panel, begin, end, /*is_back=*/false);
+      }
+      UpdateBehind(panel, begin, end, num_behind, team_->num_blocks());
       team_->Join();
     }
     return is_definite;
   }
 
-  // Rows first ... n of S, several at a time, so that their loads are under way
-  // together; neighbours in a warp have neighbouring columns.
-  CERES_EXT_WINDOW void CopyPanel(const Panel& panel, int end, bool is_back) {
-    constexpr int kAtOnce = 8;
-    const int lane = team_->rank() % team_->warp_size();
-    const int warp = team_->rank() / team_->warp_size();
-    const int num_warps = team_->size() / team_->warp_size();
-    for (int c = panel.first + lane; c < end; c += team_->warp_size()) {
-      for (int r0 = panel.first + warp; r0 <= n_; r0 += kAtOnce * num_warps) {
-        double values[kAtOnce] = {};
-        CERES_EXT_WINDOW_UNROLL
-        for (int k = 0; k < kAtOnce; ++k) {
-          const int r = r0 + k * num_warps;
-          if (r <= n_ && c <= r) {
-            values[k] = is_back ? *panel.To(r, c) : schur_[At(r, c)];
-          }
+  // Lists the cameras behind a panel whose rows it has. Returns their number.
+  CERES_EXT_WINDOW int ListBehind(int begin, int end) {
+    const int num_words = PatternWords(w_.counts.num_cameras);
+    int num_behind = 0;
+    for (int w = 0; w < num_words; ++w) {
+      uint64_t cameras = 0;
+      for (int j = begin; j < end; ++j) {
+        cameras |= pattern_[num_words * j + w];
+      }
+      for (; cameras != 0; cameras &= cameras - 1) {
+        const int i = kWordPoints * w + Team::FirstBit(cameras);
+        if (i < end) {
+          continue;
         }
-        CERES_EXT_WINDOW_UNROLL
-        for (int k = 0; k < kAtOnce; ++k) {
-          const int r = r0 + k * num_warps;
-          if (r <= n_ && c <= r) {
-            *(is_back ? schur_ + At(r, c) : panel.To(r, c)) = values[k];
+        if (team_->rank() == 0) {
+          behind_[num_behind] = static_cast<uint8_t>(i);
+        }
+        ++num_behind;
+      }
+    }
+    team_->Barrier();
+    return num_behind;
+  }
+
+  // Copies rows of a panel, several values at a time, so that their loads are
+  // under way together; neighbours in a warp have neighbouring columns.
+  CERES_EXT_WINDOW void CopyPanel(const Panel& panel,
+                                  int begin,
+                                  int end,
+                                  bool is_back) {
+    const int first_pair = below_begin_[begin];
+    const int num_elements = kElements * (below_begin_[end] - first_pair);
+    const int num_all = num_elements + kColumns * (end - begin);
+    for (int first = team_->rank(); first < num_all;
+         first += kAtOnce * team_->size()) {
+      double values[kAtOnce];
+      double* to[kAtOnce];
+      CERES_EXT_WINDOW_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int e = first + k * team_->size();
+        to[k] = nullptr;
+        values[k] = 0.0;
+        if (e >= num_all) {
+          continue;
+        }
+        // The right-hand side is the last row.
+        int r = n_;
+        int c = kColumns * begin + e - num_elements;
+        if (e < num_elements) {
+          const int pair = first_pair + e / kElements;
+          int j = begin;
+          while (pair >= below_begin_[j + 1]) {
+            ++j;
           }
+          r = kColumns * below_[pair] + e % kElements / kColumns;
+          c = kColumns * j + e % kColumns;
+        }
+        if (c <= r) {
+          double* const here = panel.To(r, c);
+          double* const there = schur_ + At(r, c);
+          values[k] = is_back ? *here : *there;
+          to[k] = is_back ? there : here;
+        }
+      }
+      CERES_EXT_WINDOW_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (to[k] != nullptr) {
+          *to[k] = values[k];
         }
       }
     }
     team_->Barrier();
   }
 
-  // Columns begin ... end - 1, by steps of a camera's.
+  // The columns of cameras begin ... end - 1.
   template <typename Place>
   CERES_EXT_WINDOW bool FactorizeColumns(const Place& at, int begin, int end) {
     if (team_->rank() == 0) {
       *verdict_ = 1;
     }
-    for (int k0 = begin; k0 < end; k0 += kColumns) {
-      // In the registers of each thread of the first warp, so that none waits
-      // for another.
-      if (team_->rank() < team_->warp_size() && !FactorizeDiagonal(at, k0) &&
-          team_->rank() == 0) {
-        *verdict_ = 0;
-      }
-      team_->Barrier();
-      for (int r = k0 + kColumns + team_->rank(); r <= n_; r += team_->size()) {
-        SolveRow(at, k0, r);
-      }
-      team_->Barrier();
-      UpdateTrailing(at, k0, end);
-      team_->Barrier();
+    if (begin < end) {
+      FactorizeNext(at, begin);
     }
+    for (int j = begin; j < end; ++j) {
+      team_->Barrier();
+      SolveRows(at, j);
+      team_->Barrier();
+      UpdateTrailing(at, j, end);
+    }
+    team_->Barrier();
     const bool is_definite = *verdict_ != 0;
     team_->Barrier();
     return is_definite;
+  }
+
+  // Factorises the diagonal block of camera j in the registers of each thread
+  // of the first warp, so that none waits for another.
+  template <typename Place>
+  CERES_EXT_WINDOW void FactorizeNext(const Place& at, int j) {
+    if (team_->rank() < team_->warp_size() &&
+        !FactorizeDiagonal(at, kColumns * j) && team_->rank() == 0) {
+      *verdict_ = 0;
+    }
   }
 
   // The diagonal block at k0, with 1 / L(c, c), in place.
@@ -1108,6 +1266,18 @@ class WindowSolve {
     return is_definite;
   }
 
+  // The rows below the diagonal block of camera j, and the last one.
+  template <typename Place>
+  CERES_EXT_WINDOW void SolveRows(const Place& at, int j) {
+    const uint8_t* const below = below_ + below_begin_[j] + 1;
+    const int num_rows = kColumns * (below_begin_[j + 1] - below_begin_[j] - 1);
+    for (int t = team_->rank(); t <= num_rows; t += team_->size()) {
+      const int r =
+          t < num_rows ? kColumns * below[t / kColumns] + t % kColumns : n_;
+      SolveRow(at, kColumns * j, r);
+    }
+  }
+
   // Row r of the panel at k0, times L^-T of its diagonal block.
   template <typename Place>
   CERES_EXT_WINDOW static void SolveRow(const Place& at, int k0, int r) {
@@ -1131,35 +1301,94 @@ class WindowSolve {
     }
   }
 
-  // Subtracts the columns at k0 from those behind them, up to `end`.
+  // Subtracts the columns of camera j from those behind them, up to camera
+  // `end`. The first warp does this for the next diagonal block and factorises
+  // it, while the others do the rest.
   template <typename Place>
-  CERES_EXT_WINDOW void UpdateTrailing(const Place& at, int k0, int end) {
-    const int begin = k0 + kColumns;
-    const int side = (end - begin) / kTile;
-    const int below = (n_ - end) / kTile;
-    const int triangle = static_cast<int>(PackedTriangle(side));
-    const int num_tiles = triangle + side * below;
+  CERES_EXT_WINDOW void UpdateTrailing(const Place& at, int j, int end) {
+    const uint8_t* const below = below_ + below_begin_[j] + 1;
+    const int num_below = below_begin_[j + 1] - below_begin_[j] - 1;
+    int num_columns = num_below;  // cameras below that have columns here
+    while (num_columns > 0 && below[num_columns - 1] >= end) {
+      --num_columns;
+    }
+    const bool is_next = num_columns > 0 && below[0] == j + 1;
+    const int num_ahead = is_next ? static_cast<int>(PackedTriangle(kSide)) : 0;
+    const int k0 = kColumns * j;
+    if (team_->rank() < team_->warp_size()) {
+      for (int e = team_->rank(); is_next && e < PackedTriangle(kColumns);
+           e += team_->warp_size()) {
+        UpdateElement(at, k0, e);
+      }
+      team_->WarpBarrier();
+      if (j + 1 < end) {
+        FactorizeNext(at, j + 1);
+      }
+    }
+    const int side = kSide * num_columns;
+    const int num_tiles = static_cast<int>(PackedTriangle(side)) +
+                          side * kSide * (num_below - num_columns);
+    const bool has_others = team_->size() > team_->warp_size();
+    const int first =
+        has_others ? team_->rank() - team_->warp_size() : team_->rank();
+    const int stride =
+        has_others ? team_->size() - team_->warp_size() : team_->size();
     // The last row has a tile for each column, one row high.
-    for (int t = team_->rank(); t < num_tiles + side; t += team_->size()) {
-      if (t >= num_tiles) {
-        const int c0 = begin + kTile * (t - num_tiles);
-        for (int c = c0; c < c0 + kTile; ++c) {
-          const double* const x = at.To(n_, k0);
-          const double* const y = at.To(c, k0);
-          double sum = 0.0;
-          for (int k = 0; k < kColumns; ++k) {
-            sum += x[k * at.stride()] * y[k * at.stride()];
-          }
-          *at.To(n_, c) -= sum;
-        }
+    for (int t = num_ahead + first; first >= 0 && t < num_tiles + side;
+         t += stride) {
+      if (t < num_tiles) {
+        UpdateTileOf(at, k0, below, num_columns, t);
         continue;
       }
-      const int a =
-          t < triangle ? TriangularRoot(t) : side + (t - triangle) / side;
-      const int b = t < triangle ? t - static_cast<int>(PackedTriangle(a))
-                                 : (t - triangle) % side;
-      UpdateTile(at, k0, begin + kTile * a, begin + kTile * b);
+      const int b = t - num_tiles;
+      const int c0 = kColumns * below[b / kSide] + kTile * (b % kSide);
+      for (int c = c0; c < c0 + kTile; ++c) {
+        const double* const x = at.To(n_, k0);
+        const double* const y = at.To(c, k0);
+        double sum = 0.0;
+        for (int k = 0; k < kColumns; ++k) {
+          sum += x[k * at.stride()] * y[k * at.stride()];
+        }
+        *at.To(n_, c) -= sum;
+      }
     }
+  }
+
+  // Element e of the diagonal block that follows the one at k0, with the bits
+  // of a tile's.
+  template <typename Place>
+  CERES_EXT_WINDOW static void UpdateElement(const Place& at, int k0, int e) {
+    int r = 0;
+    while (e >= PackedTriangle(r + 1)) {
+      ++r;
+    }
+    const int r0 = k0 + kColumns + r;
+    const int c0 = k0 + kColumns + e - static_cast<int>(PackedTriangle(r));
+    const double* const x = at.To(r0, k0);
+    const double* const y = at.To(c0, k0);
+    double sum = 0.0;
+    CERES_EXT_WINDOW_UNROLL
+    for (int k = 0; k < kColumns; ++k) {
+      sum += x[k * at.stride()] * y[k * at.stride()];
+    }
+    *at.To(r0, c0) -= sum;
+  }
+
+  // Tile number t of the rows and columns of the cameras `below`: first the
+  // triangle of those that have columns, then the rows below it.
+  template <typename Place>
+  CERES_EXT_WINDOW void UpdateTileOf(
+      const Place& at, int k0, const uint8_t* below, int num_columns, int t) {
+    const int side = kSide * num_columns;
+    const int triangle = static_cast<int>(PackedTriangle(side));
+    const int a =
+        t < triangle ? TriangularRoot(t) : side + (t - triangle) / side;
+    const int b = t < triangle ? t - static_cast<int>(PackedTriangle(a))
+                               : (t - triangle) % side;
+    UpdateTile(at,
+               k0,
+               kColumns * below[a / kSide] + kTile * (a % kSide),
+               kColumns * below[b / kSide] + kTile * (b % kSide));
   }
 
   template <typename Place>
@@ -1192,49 +1421,101 @@ class WindowSolve {
     }
   }
 
-  // Subtracts a panel from S behind it. A warp has rows of S, so that
-  // neighbours are in neighbouring columns.
-  CERES_EXT_WINDOW void UpdateBehind(const Panel& panel, int begin) {
-    const int lane = team_->rank() % team_->warp_size();
-    const int warp = team_->rank() / team_->warp_size();
-    const int num_warps = NumMembers() / team_->warp_size();
-    // From below, where rows are long, and those by turns of the blocks.
-    for (int r0 =
-             n_ + 1 - kHigh * (1 + team_->block() + team_->num_blocks() * warp);
-         r0 > begin - kHigh;
-         r0 -= kHigh * num_warps) {
-      for (int c0 = begin + kTile * lane; c0 < r0 + kHigh && c0 < n_;
-           c0 += kTile * team_->warp_size()) {
-        UpdateTileBehind(panel, begin, r0, c0);
-      }
+  // Tiles of kRows rows behind a panel, and those of the last row.
+  template <int kRows>
+  CERES_EXT_WINDOW static int NumTilesBehind(int num_behind) {
+    return kSide * (kColumns / kRows) *
+               static_cast<int>(PackedTriangle(num_behind)) +
+           kSide * num_behind;
+  }
+
+  // Subtracts a panel from S behind it. If there are few tiles, they are low,
+  // so that more threads have one.
+  CERES_EXT_WINDOW void UpdateBehind(
+      const Panel& panel, int begin, int end, int num_behind, int num_blocks) {
+    if (NumTilesBehind<kLow>(num_behind) <= team_->size()) {
+      UpdateTilesBehind<kLow>(panel, begin, end, num_behind, num_blocks);
+    } else {
+      UpdateTilesBehind<kHigh>(panel, begin, end, num_behind, num_blocks);
     }
   }
 
-  // Rows r0 ... r0 + kHigh - 1, those from begin on.
-  CERES_EXT_WINDOW void UpdateTileBehind(const Panel& panel,
-                                         int begin,
-                                         int r0,
-                                         int c0) {
-    double sum[kHigh][kTile] = {};
-    const double* x[kHigh];
-    for (int r = 0; r < kHigh; ++r) {
-      x[r] = panel.To(r0 + r < begin ? begin : r0 + r, panel.first);
-    }
-    const double* const y = panel.To(c0, panel.first);
-    for (int k = 0; k < begin - panel.first; ++k) {
-      for (int r = 0; r < kHigh; ++r) {
-        for (int c = 0; c < kTile; ++c) {
-          sum[r][c] += x[r][k * panel.num_rows] * y[k * panel.num_rows + c];
-        }
-      }
-    }
-    for (int r = 0; r < kHigh; ++r) {
-      if (r0 + r < begin) {
+  // Neighbours in a warp are in neighbouring columns; num_blocks blocks take
+  // warps by turns.
+  template <int kRows>
+  CERES_EXT_WINDOW void UpdateTilesBehind(
+      const Panel& panel, int begin, int end, int num_behind, int num_blocks) {
+    constexpr int kOfPair = kSide * (kColumns / kRows);
+    const int warp_size = team_->warp_size();
+    const int num_tiles =
+        kOfPair * static_cast<int>(PackedTriangle(num_behind));
+    const int block = num_blocks > 1 ? team_->block() : 0;
+    for (int t = (team_->rank() / warp_size * num_blocks + block) * warp_size +
+                 team_->rank() % warp_size;
+         t < num_tiles + kSide * num_behind;
+         t += num_blocks * team_->size()) {
+      if (t >= num_tiles) {
+        const int b = t - num_tiles;
+        UpdateTileBehind<1>(panel,
+                            begin,
+                            end,
+                            w_.counts.num_cameras,
+                            behind_[b / kSide],
+                            0,
+                            b % kSide);
         continue;
       }
+      // All tiles of a camera's rows, one row of tiles after the other.
+      const int i = TriangularRoot(t / kOfPair);
+      const int of_i = t - kOfPair * static_cast<int>(PackedTriangle(i));
+      const int width = kSide * (i + 1);
+      const int b = of_i % width;
+      UpdateTileBehind<kRows>(panel,
+                              begin,
+                              end,
+                              behind_[i],
+                              behind_[b / kSide],
+                              of_i / width,
+                              b % kSide);
+    }
+  }
+
+  // Rows kRows a ... of camera i (the last row after all cameras) and columns
+  // kTile b ... of camera j.
+  template <int kRows>
+  CERES_EXT_WINDOW void UpdateTileBehind(
+      const Panel& panel, int begin, int end, int i, int j, int a, int b) {
+    if (i != j && i < w_.counts.num_cameras && !IsPair(i, j)) {
+      return;
+    }
+    const int r0 = kColumns * i + kRows * a;
+    const int c0 = kColumns * j + kTile * b;
+    double sum[kRows][kTile] = {};
+    for (int of_panel = begin; of_panel < end; ++of_panel) {
+      if ((i < w_.counts.num_cameras && !IsPair(i, of_panel)) ||
+          !IsPair(j, of_panel)) {
+        continue;
+      }
+      const double* x = panel.To(r0, kColumns * of_panel);
+      const double* y = panel.To(c0, kColumns * of_panel);
+      for (int k = 0; k < kColumns; ++k) {
+        CERES_EXT_WINDOW_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          CERES_EXT_WINDOW_UNROLL
+          for (int c = 0; c < kTile; ++c) {
+            sum[r][c] += x[r] * y[c];
+          }
+        }
+        x += panel.num_rows;
+        y += panel.num_rows;
+      }
+    }
+    CERES_EXT_WINDOW_UNROLL
+    for (int r = 0; r < kRows; ++r) {
       double* const to = schur_ + At(r0 + r, c0);
+      CERES_EXT_WINDOW_UNROLL
       for (int c = 0; c < kTile; ++c) {
-        if (c0 + c <= r0 + r && c0 + c < n_) {
+        if (c0 + c <= r0 + r) {
           to[c] -= sum[r][c];
         }
       }
@@ -1246,42 +1527,80 @@ class WindowSolve {
     return has_schur_ ? SubstituteIn(Team::Own(schur_)) : SubstituteIn(schur_);
   }
   CERES_EXT_WINDOW bool SubstituteIn(double* schur) {
-    double* const right_hand_side = schur + At(n_, 0);
+    double* const y = Team::Own(values_);
+    for (int c = team_->rank(); c < n_; c += team_->size()) {
+      y[c] = schur[At(n_, c)];
+    }
+    team_->Barrier();
     bool is_finite = true;
-    for (int k0 = n_ - kColumns; k0 >= 0; k0 -= kColumns) {
-      // Each thread computes this for itself, as above.
-      double x[kColumns];
-      CERES_EXT_WINDOW_UNROLL
-      for (int r = 0; r < kColumns; ++r) {
-        x[r] = right_hand_side[k0 + r];
-      }
-      CERES_EXT_WINDOW_UNROLL
-      for (int r = kColumns - 1; r >= 0; --r) {
-        const double* const row = schur + At(k0 + r, k0);
-        x[r] *= row[r];
+    for (int j = w_.counts.num_cameras - 1; j >= 0; --j) {
+      const int k0 = kColumns * j;
+      // These loads are under way while the first warp computes.
+      const bool has_row = HasRow(team_->rank(), j);
+      double column[kColumns] = {};
+      if (has_row) {
         CERES_EXT_WINDOW_UNROLL
-        for (int t = 0; t < r; ++t) {
-          x[t] -= row[t] * x[r];
+        for (int t = 0; t < kColumns; ++t) {
+          column[t] = schur[At(k0 + t, team_->rank())];
         }
       }
-      is_finite = is_finite && kernels::AllFinite(x, kColumns);
-      if (team_->rank() == 0) {
-        CERES_EXT_WINDOW_UNROLL
-        for (int r = 0; r < kColumns; ++r) {
-          step_[k0 + r] = x[r];
-        }
+      // Each thread of the first warp computes this for itself, as above.
+      if (team_->rank() < team_->warp_size()) {
+        is_finite &= SubstituteDiagonal(schur, k0, y);
       }
-      for (int r = team_->rank(); r < k0; r += team_->size()) {
+      team_->Barrier();
+      if (has_row) {
         double sum = 0.0;
         CERES_EXT_WINDOW_UNROLL
         for (int t = 0; t < kColumns; ++t) {
-          sum += schur[At(k0 + t, r)] * x[t];
+          sum += column[t] * y[k0 + t];
         }
-        right_hand_side[r] -= sum;
+        y[team_->rank()] -= sum;
+      }
+      for (int r = team_->rank() + team_->size(); r < k0; r += team_->size()) {
+        if (HasRow(r, j)) {
+          double sum = 0.0;
+          CERES_EXT_WINDOW_UNROLL
+          for (int t = 0; t < kColumns; ++t) {
+            sum += schur[At(k0 + t, r)] * y[k0 + t];
+          }
+          y[r] -= sum;
+        }
       }
       team_->Barrier();
     }
     return is_finite;
+  }
+  // True if row r of L' has columns of camera j.
+  CERES_EXT_WINDOW bool HasRow(int r, int j) const {
+    return r < kColumns * j && IsPair(j, r / kColumns);
+  }
+  CERES_EXT_WINDOW bool SubstituteDiagonal(const double* schur,
+                                           int k0,
+                                           double* y) {
+    double x[kColumns];
+    CERES_EXT_WINDOW_UNROLL
+    for (int r = 0; r < kColumns; ++r) {
+      x[r] = y[k0 + r];
+    }
+    CERES_EXT_WINDOW_UNROLL
+    for (int r = kColumns - 1; r >= 0; --r) {
+      const double* const row = schur + At(k0 + r, k0);
+      x[r] *= row[r];
+      CERES_EXT_WINDOW_UNROLL
+      for (int t = 0; t < r; ++t) {
+        x[t] -= row[t] * x[r];
+      }
+    }
+    team_->WarpBarrier();
+    if (team_->rank() == 0) {
+      CERES_EXT_WINDOW_UNROLL
+      for (int r = 0; r < kColumns; ++r) {
+        y[k0 + r] = x[r];
+        step_[k0 + r] = x[r];
+      }
+    }
+    return kernels::AllFinite(x, kColumns);
   }
 
   // Linearizes row k at x: `columns` gets the corrected [Jp | Jc step], 2 x 4,
@@ -1388,52 +1707,51 @@ class WindowSolve {
   CERES_EXT_WINDOW_PHASE Step TakeStep() {
     double x_norm = 0.0;
     double step_norm = 0.0;
-    double model = 0.0;
-    double cost = 0.0;
     bool is_finite = true;
     bool is_evaluated = true;
+    const double is_stopped = IsStopped();
     MoveCameras(&x_norm, &step_norm);
-    for (int p = Member(); p < w_.counts.all_points(); p += NumMembers()) {
+    // A warp has neighbouring points, whichever block it is of.
+    const int lane = team_->rank() % team_->warp_size();
+    const int num_points = w_.counts.all_points();
+    for (int p = Member(); p - lane < num_points; p += NumMembers()) {
       double of_point[WindowScratch::kItem] = {};
-      StepOfPoint(p, of_point, &is_finite, &is_evaluated);
-      if (is_shared_) {
-        for (int e = 0; e < WindowScratch::kItem; ++e) {
-          items_[WindowScratch::kItem * int64_t{p} + e] = of_point[e];
+      if (p < num_points) {
+        StepOfPoint(p, of_point, &is_finite, &is_evaluated);
+      }
+      double* const item =
+          items_ + WindowScratch::kItem * int64_t{p / team_->warp_size()};
+      for (int e = 0; e < WindowScratch::kItem; ++e) {
+        const double sum = team_->WarpSum(of_point[e]);
+        if (lane == 0) {
+          item[e] = sum;
         }
-      } else {
-        AddItem(of_point, &model, &cost, &x_norm, &step_norm);
       }
     }
-    double worst[2] = {is_finite ? 0.0 : 1.0, is_evaluated ? 0.0 : 1.0};
+    double worst[3] = {
+        is_finite ? 0.0 : 1.0, is_evaluated ? 0.0 : 1.0, is_stopped};
     team_->Max(worst);
-    for (int p = team_->rank(); is_shared_ && p < w_.counts.all_points();
-         p += team_->size()) {
-      AddItem(items_ + WindowScratch::kItem * int64_t{p},
-              &model,
-              &cost,
-              &x_norm,
-              &step_norm);
+    SetStopped(worst[2]);
+    double costs[3] = {0.0, 0.0, x_norm};
+    double norm[1] = {step_norm};
+    for (int i = team_->rank();
+         i < (num_points + team_->warp_size() - 1) / team_->warp_size();
+         i += team_->size()) {
+      const double* const item = items_ + WindowScratch::kItem * int64_t{i};
+      for (int e = 0; e < 3; ++e) {
+        costs[e] += item[e];
+      }
+      norm[0] += item[3];
     }
+    team_->Sum(costs);
+    team_->Sum(norm);
     using std::sqrt;
     Step result;
-    model = team_->Sum(model);
-    cost = team_->Sum(cost);
-    result.x_norm = sqrt(team_->Sum(x_norm));
-    result.step_norm = sqrt(team_->Sum(step_norm));
-    result.model_cost_change = worst[0] == 0.0 ? model : 0.0;
-    result.cost = worst[1] == 0.0 ? cost : DBL_MAX;
+    result.x_norm = sqrt(costs[2]);
+    result.step_norm = sqrt(norm[0]);
+    result.model_cost_change = worst[0] == 0.0 ? costs[0] : 0.0;
+    result.cost = worst[1] == 0.0 ? costs[1] : DBL_MAX;
     return result;
-  }
-
-  CERES_EXT_WINDOW static void AddItem(const double* item,
-                                       double* model,
-                                       double* cost,
-                                       double* x_norm,
-                                       double* step_norm) {
-    *model += item[0];
-    *cost += item[1];
-    *x_norm += item[2];
-    *step_norm += item[3];
   }
 
   // Moves point p; adds its items.
@@ -1521,31 +1839,38 @@ class WindowSolve {
   const int chunk_points_;
   TrustRegion* region_;
   int32_t* verdict_;
+  int32_t* is_stopped_;
+  const int32_t* stop_;
   State* states_;
   double* rotation_maps_;
   double* squared_norms_;
   double* gradient_;
   uint64_t* masks_;
+  uint64_t* pattern_;
+  uint16_t* pairs_;
+  uint8_t* below_;
+  uint16_t* below_begin_;
+  uint8_t* behind_;  // cameras behind a panel
   uint16_t* table_;
   double* factors_;
   double* rows_;
   State* new_states_;
   double* local_steps_;
+  double* values_;  // of the right-hand side, replaced by the step
   double* new_cameras_;
   double* scales_;
   State* constant_states_;
   double* records_;
   double* panel_;
   int panel_stride_;
-  int panel_columns_;  // 0: S is in the block's memory.
+  int panel_cameras_;  // 0: S is in the block's memory.
   double* schur_;
   double* right_hand_side_;  // the last row of schur_: b, then L^-1 b
   double* step_;             // of the cameras
-  // Of a window that blocks share (WindowScratch).
-  double* decision_;
-  double* shared_schur_;
   double* costs_;
   double* items_;
+  // Of a window that blocks share (WindowScratch).
+  double* shared_schur_;
   uint64_t* chunk_masks_;
   double* parts_;
   int64_t part_size_;
