@@ -307,6 +307,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
       }
     }
     SplitRequest request;
+    request.context = context_;
     request.cluster = &cluster;
     request.e_diagonal = system.e_diagonal;
     request.matrices = &matrices;
@@ -363,6 +364,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
       }
     }
     SplitRequest request;
+    request.context = context_;
     request.cluster = &cluster;
     request.e_diagonal = system.e_diagonal;
     bool has_rows = false;
