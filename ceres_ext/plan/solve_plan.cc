@@ -148,9 +148,7 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
 }
 
 // The reason why PCG can't have a second level, a clause; empty if it can.
-std::string WhyNotCoarse(const RowFacts& rows,
-                         const MachineFacts& machines,
-                         const SolvePlan& plan) {
+std::string WhyNotCoarse(const RowFacts& rows, const SolvePlan& plan) {
   if (!plan.step.use_schur ||
       plan.step.preconditioner != solver::PreconditionerType::kSchurJacobi) {
     return "it is for ITERATIVE_SCHUR with SCHUR_JACOBI";
@@ -172,22 +170,19 @@ std::string WhyNotCoarse(const RowFacts& rows,
            "Jacobian only of observations of one kind without other residual "
            "blocks";
   }
-  return plan.on_device
-             ? AsClause(machines.WhyNoFactorization(SCHUR_FACTORIZATION_DENSE))
-             : "";
+  return "";
 }
 
 // When PCG has a second level.
 void ChooseCoarse(const PlanRequest& request,
                   const RowFacts& rows,
-                  const MachineFacts& machines,
                   SolvePlan* plan) {
   const PreconditionerChoice asked = request.options.preconditioner;
   if ((asked != PRECONDITIONER_TWO_LEVEL && asked != PRECONDITIONER_AUTO) ||
       plan->step.may_factorize()) {
     return;
   }
-  const std::string why_not = WhyNotCoarse(rows, machines, *plan);
+  const std::string why_not = WhyNotCoarse(rows, *plan);
   if (!why_not.empty()) {
     plan->notes.push_back("PCG has no second level since " + why_not);
     return;
@@ -265,7 +260,7 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
     plan.step.exact_step_cost = static_cast<int64_t>(std::ceil(exact.step));
     plan.step.exact_setup_cost = static_cast<int64_t>(exact.setup);
   }
-  ChooseCoarse(request, rows, machines, &plan);
+  ChooseCoarse(request, rows, &plan);
   plan.preconditioner_name =
       ceres::PreconditionerTypeToString(solver_options.preconditioner_type);
   // Without elimination, or without blocks, there is nothing to merge.

@@ -1,13 +1,20 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Decides when PCG has a second level (preconditioner/coarse_space.h). At the
-// start of a solve there is nothing to gain; once steps take hundreds of
+// Decides when PCG has a second level (preconditioner/coarse_space.h), and when
+// its parts are made again. By counts alone, so that the same problem has the
+// same steps in every run.
+//
+// At the start of a solve there is nothing to gain; once steps take hundreds of
 // iterations, it takes a tenth of them. So it is made when all steps together
-// have taken as many iterations as making it costs: a solve never costs much
-// more than twice the cheaper way. From then on steps begin with it, until some
-// in a row are rejected: with more damping PCG does well alone. A step that
-// then takes more iterations than the second level costs continues with it. By
-// counts alone, so that the same problem has the same steps in every run.
+// have taken as many iterations as making it costs, and one step is hard: it
+// takes several times as many as forming E costs. Many short steps never have
+// it. From then on steps begin with it, until some in a row are rejected: with
+// more damping PCG does well alone. A step that then takes more iterations than
+// forming E costs continues with it.
+//
+// E is kept from step to step. It is formed again when the iterations that
+// steps have taken beyond those of its first step have cost as much; vectors
+// are made again when theirs have, if a new E alone did not help.
 #ifndef CERES_EXT_SOLVER_COARSE_CHOICE_H_
 #define CERES_EXT_SOLVER_COARSE_CHOICE_H_
 
@@ -17,9 +24,11 @@ namespace ceres_ext::solver {
 
 class CoarseChoice {
  public:
-  // after: iterations of all steps after which it is made; 0 if all steps begin
-  // with it; below 0: there is none. again: iterations that a step with it
-  // costs beside its own, once it is made.
+  enum class Due { kNothing, kMatrix, kVectors };
+
+  // after: iterations of all steps after which it is made at the earliest; 0 if
+  // steps have it from the start; below 0: there is none. again: iterations
+  // that forming E costs.
   void Setup(int after, int again) {
     *this = CoarseChoice();
     after_ = after;
@@ -33,45 +42,51 @@ class CoarseChoice {
   bool IsOn() const { return is_on_; }
   // Iterations of the next step without it at most.
   int MaxNumIterations(int of_pcg) const {
-    if (after_ <= 0) {
+    if (after_ < 0) {
       return of_pcg;
     }
-    return std::min(of_pcg,
-                    std::max(is_made_ ? again_ : after_ - num_without_, 1));
+    const int most =
+        is_made_ ? again_ : std::max(after_ - num_without_, kHard * again_);
+    return std::min(of_pcg, std::max(most, 1));
   }
   // A step has taken so many iterations without it. True if the step continues
-  // with it: it has not ended, and these were MaxNumIterations().
+  // with it: it has not ended, and these were MaxNumIterations(). E is then
+  // due.
   bool NoteStepWithout(int num_iterations, bool has_ended) {
-    if (after_ <= 0) {
+    if (after_ < 0) {
       return false;
     }
     num_without_ += num_iterations;
-    const bool is_due = !is_made_ && num_without_ >= after_;
-    if (!has_ended || is_due) {
+    if (!has_ended) {
       is_on_ = is_made_ = true;
-      first_ = 0;
+      matrix_ = {};
       num_rejected_ = 0;
     }
     return !has_ended;
   }
   // A step has taken so many iterations with it. is_same_linearization: the one
-  // before was rejected. True if its vectors are to be made again: iterations
-  // have doubled since.
-  bool NoteStep(int num_iterations, bool is_same_linearization) {
+  // before was rejected. What is to be made again before the next step that has
+  // it.
+  Due NoteStep(int num_iterations, bool is_same_linearization) {
     num_rejected_ = is_same_linearization ? num_rejected_ + 1 : 0;
-    if (after_ > 0 && num_rejected_ >= kMostRejected) {
+    if (num_rejected_ >= kMostRejected) {
       is_on_ = false;
-      return false;
+      return Due::kNothing;
     }
-    if (first_ == 0) {
-      first_ = std::max(num_iterations, kLeastIterations);
-      return false;
+    const int count = std::max(num_iterations, kLeastIterations);
+    vectors_.Note(count);
+    matrix_.Note(count);
+    if (matrix_.first >= 2 * vectors_.first &&
+        vectors_.excess >= kVectors * again_) {
+      vectors_ = {};
+      matrix_ = {};
+      return Due::kVectors;
     }
-    if (num_iterations < 2 * first_) {
-      return false;
+    if (matrix_.excess >= again_) {
+      matrix_ = {};
+      return Due::kMatrix;
     }
-    first_ = 0;
-    return true;
+    return Due::kNothing;
   }
 
   // PCG's estimate of what is left to gain means nothing after one or two
@@ -80,13 +95,30 @@ class CoarseChoice {
 
  private:
   static constexpr int kMostRejected = 2;
+  // A hard step, and making vectors, in E's.
+  static constexpr int kHard = 3;
+  static constexpr int kVectors = 4;
+
+  // Iterations of the first step since something was made, and how many more
+  // all since then took.
+  struct Age {
+    int first = 0;
+    int excess = 0;
+    void Note(int count) {
+      if (first == 0) {
+        first = count;
+      }
+      excess += std::max(count - first, 0);
+    }
+  };
 
   int after_ = -1;
   int again_ = 0;
   int num_without_ = 0;  // iterations
   bool is_made_ = false;
   bool is_on_ = false;
-  int first_ = 0;  // iterations of the first step with these vectors
+  Age matrix_;
+  Age vectors_;
   int num_rejected_ = 0;
 };
 

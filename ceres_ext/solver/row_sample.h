@@ -6,6 +6,7 @@
 #define CERES_EXT_SOLVER_ROW_SAMPLE_H_
 
 #include <algorithm>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -34,10 +35,44 @@ struct RowSample {
   std::vector<int64_t> row_begin;  // of each point in row, and the end
   std::vector<int32_t> row;        // the place in the index
   std::vector<int32_t> camera;     // of each row
-  // Of each camera per_camera points; -1 if it has fewer rows.
+  // Of each camera per_camera points, their places in `point`; -1 if it has
+  // fewer rows.
   int32_t per_camera = 0;
   std::vector<int32_t> of_camera;
 };
+
+// *points: those of *chosen, which is -1 or a point, ascending. *chosen becomes
+// their places there.
+inline void ListChosenPoints(int32_t num_points,
+                             std::vector<int32_t>* chosen,
+                             std::vector<int32_t>* points) {
+  constexpr int32_t kBits = 64;
+  using Word = std::bitset<kBits>;
+  // A few bits a point stay in caches.
+  std::vector<Word> words(static_cast<size_t>(num_points / kBits) + 1);
+  for (const int32_t point : *chosen) {
+    if (point >= 0) {
+      words[point / kBits].set(static_cast<size_t>(point % kBits));
+    }
+  }
+  points->clear();
+  std::vector<int32_t> before(words.size());
+  for (size_t w = 0; w < words.size(); ++w) {
+    before[w] = static_cast<int32_t>(points->size());
+    for (int32_t bit = 0; words[w].any() && bit < kBits; ++bit) {
+      if (words[w][static_cast<size_t>(bit)]) {
+        points->push_back(kBits * static_cast<int32_t>(w) + bit);
+      }
+    }
+  }
+  for (int32_t& point : *chosen) {
+    if (point >= 0) {
+      const auto bit = static_cast<size_t>(point % kBits);
+      const Word lower = words[point / kBits] << (kBits - bit);
+      point = before[point / kBits] + static_cast<int32_t>(lower.count());
+    }
+  }
+}
 
 // *sample: at least per_camera rows of each camera, or all that it has.
 template <typename Machine>
@@ -58,19 +93,8 @@ kernels::Status SampleRows(const kernels::ObservationIndexRef& index,
     CERES_EXT_RETURN_IF_ERROR(
         machine->Download(num_chosen, point.data(), sample->of_camera.data()));
   }
-  std::vector<char> is_chosen(static_cast<size_t>(index.num_points), 0);
-  for (const int32_t point : sample->of_camera) {
-    if (point >= 0) {
-      is_chosen[point] = 1;
-    }
-  }
-  std::vector<int32_t>& points = sample->point;
-  points.clear();
-  for (int32_t p = 0; p < index.num_points; ++p) {
-    if (is_chosen[p] != 0) {
-      points.push_back(p);
-    }
-  }
+  ListChosenPoints(index.num_points, &sample->of_camera, &sample->point);
+  const std::vector<int32_t>& points = sample->point;
   const auto num_points = static_cast<int64_t>(points.size());
   std::vector<int64_t> begin(points.size());
   std::vector<int32_t> num_rows(points.size());
@@ -136,15 +160,11 @@ kernels::Status ListSampledCouplings(const kernels::ObservationIndexRef& index,
           int32_t taken = 0;
           seen.clear();
           for (int32_t i = 0; i < sample.per_camera; ++i) {
-            const int32_t point = sample.of_camera[sample.per_camera * c + i];
-            if (point < 0) {
+            const int32_t at = sample.of_camera[sample.per_camera * c + i];
+            if (at < 0) {
               break;
             }
             ++taken;
-            const auto at =
-                std::lower_bound(
-                    sample.point.begin(), sample.point.end(), point) -
-                sample.point.begin();
             const int64_t first = sample.row_begin[at];
             const int64_t last = sample.row_begin[at + 1];
             for (int64_t k = first; k < last; ++k) {
@@ -168,13 +188,16 @@ kernels::Status ListSampledCouplings(const kernels::ObservationIndexRef& index,
             }
             weight[other] = 0.0;
           }
-          std::sort(list.begin(),
-                    list.end(),
-                    [](const Coupling& a, const Coupling& b) {
-                      return std::tie(b.weight, a.i, a.j) <
-                             std::tie(a.weight, b.i, b.j);
-                    });
-          list.resize(std::min(list.size(), kStrongest));
+          const size_t num_kept = std::min(list.size(), kStrongest);
+          std::partial_sort(
+              list.begin(),
+              list.begin() + static_cast<std::ptrdiff_t>(num_kept),
+              list.end(),
+              [](const Coupling& a, const Coupling& b) {
+                return std::tie(b.weight, a.i, a.j) <
+                       std::tie(a.weight, b.i, b.j);
+              });
+          list.resize(num_kept);
         }
       });
   couplings->clear();

@@ -11,6 +11,7 @@
 
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/ops/cluster_vectors.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/schur_matrix.h"
@@ -30,6 +31,7 @@ struct SchurBlocksRequest {
 
 // For clusters of F blocks, in host memory; the rest is in the machine's.
 struct SplitRequest {
+  kernels::HostContext* context = nullptr;
   // For each value of F its cluster; -1 if it is not an unknown.
   const std::vector<int32_t>* cluster = nullptr;
   const double* e_diagonal = nullptr;  // D_e; null: zero

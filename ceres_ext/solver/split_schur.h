@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
+#include <numeric>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
@@ -22,6 +22,7 @@
 #include "ceres_ext/solver/step_options.h"
 #include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/coarse_space.h"
@@ -71,6 +72,106 @@ kernels::Status WriteClusterMatrices(const SplitRequest& request,
   return machine->Synchronize();
 }
 
+// The rows of a split problem: points by the clusters of the cameras that they
+// were chosen for, each of which is one point here.
+struct SplitRows {
+  std::vector<int32_t> row;
+  std::vector<int32_t> camera;         // of each row
+  std::vector<int32_t> point;          // of each row, of the split problem
+  std::vector<int32_t> point_of_part;  // of each of these, of the problem
+};
+
+inline void ListSplitRows(const RowSample& sample,
+                          const std::vector<int32_t>& cluster,
+                          kernels::HostContext* context,
+                          SplitRows* rows) {
+  const size_t num_points = sample.point.size();
+  // The clusters that each point was chosen for.
+  std::vector<int64_t> begin(num_points + 1, 0);
+  std::vector<int32_t> of_point;
+  for (const bool is_counting : {true, false}) {
+    for (size_t c = 0; c < cluster.size(); ++c) {
+      for (int32_t i = 0; cluster[c] >= 0 && i < sample.per_camera; ++i) {
+        const int32_t at =
+            sample.of_camera[static_cast<size_t>(sample.per_camera) * c + i];
+        if (at < 0) {
+          break;
+        }
+        if (is_counting) {
+          ++begin[at + 1];
+        } else {
+          of_point[begin[at]++] = cluster[c];
+        }
+      }
+    }
+    if (is_counting) {
+      std::partial_sum(begin.begin(), begin.end(), begin.begin());
+      of_point.resize(static_cast<size_t>(begin.back()));
+    } else {
+      std::rotate(begin.begin(), begin.end() - 1, begin.end());
+      begin[0] = 0;
+    }
+  }
+  const auto for_each_part = [&](int64_t at, auto&& function) {
+    for (int64_t i = begin[at]; i < begin[at + 1]; ++i) {
+      if (i == begin[at] || of_point[i] != of_point[i - 1]) {
+        int64_t num_rows = 0;
+        for (int64_t k = sample.row_begin[at]; k < sample.row_begin[at + 1];
+             ++k) {
+          num_rows += cluster[sample.camera[k]] == of_point[i] ? 1 : 0;
+        }
+        // One row alone says nothing once its point is eliminated.
+        if (num_rows >= 2) {
+          function(of_point[i], num_rows);
+        }
+      }
+    }
+  };
+  constexpr int64_t kGrain = 1024;
+  const auto n = static_cast<int64_t>(num_points);
+  const int64_t num_chunks = (n + kGrain - 1) / kGrain;
+  // Parts and rows of the chunks before each.
+  std::vector<int64_t> first_part(static_cast<size_t>(num_chunks) + 1, 0);
+  std::vector<int64_t> first_row(first_part.size(), 0);
+  context->ParallelFor(n, kGrain, [&](int64_t first, int64_t last) {
+    int64_t num_parts = 0;
+    int64_t num_rows = 0;
+    for (int64_t at = first; at < last; ++at) {
+      std::sort(of_point.begin() + begin[at], of_point.begin() + begin[at + 1]);
+      for_each_part(at, [&](int32_t /*of_cluster*/, int64_t of_part) {
+        ++num_parts;
+        num_rows += of_part;
+      });
+    }
+    first_part[first / kGrain + 1] = num_parts;
+    first_row[first / kGrain + 1] = num_rows;
+  });
+  std::partial_sum(first_part.begin(), first_part.end(), first_part.begin());
+  std::partial_sum(first_row.begin(), first_row.end(), first_row.begin());
+  rows->point_of_part.resize(static_cast<size_t>(first_part.back()));
+  for (std::vector<int32_t>* of_rows :
+       {&rows->row, &rows->camera, &rows->point}) {
+    of_rows->resize(static_cast<size_t>(first_row.back()));
+  }
+  context->ParallelFor(n, kGrain, [&](int64_t first, int64_t last) {
+    int64_t part = first_part[first / kGrain];
+    int64_t row = first_row[first / kGrain];
+    for (int64_t at = first; at < last; ++at) {
+      for_each_part(at, [&](int32_t of_cluster, int64_t /*of_part*/) {
+        for (int64_t k = sample.row_begin[at]; k < sample.row_begin[at + 1];
+             ++k) {
+          if (cluster[sample.camera[k]] == of_cluster) {
+            rows->row[row] = sample.row[k];
+            rows->camera[row] = sample.camera[k];
+            rows->point[row++] = static_cast<int32_t>(part);
+          }
+        }
+        rows->point_of_part[part++] = sample.point[at];
+      });
+    }
+  });
+}
+
 // Takes a sample of the rows of an index whose cameras are F blocks, times the
 // factor by which it represents all: vectors of some rows are as good as those
 // of all (docs/measurements/preconditioners.md). cluster: of each camera; its
@@ -90,47 +191,12 @@ kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
   using Shape = typename Source::Shape;
   using Stored = kernels::StoredJacobian<double, Shape, Machine::kLayout>;
   using Buffer = typename Machine::template Buffer<double>;
-  // Points by the clusters of the cameras that they were chosen for: each is
-  // one point here.
-  std::vector<std::pair<int32_t, int32_t>> parts;
-  parts.reserve(sample.of_camera.size());
-  for (size_t c = 0; c < cluster.size(); ++c) {
-    for (int32_t i = 0; i < sample.per_camera; ++i) {
-      const int32_t of_camera =
-          sample.of_camera[static_cast<size_t>(sample.per_camera) * c + i];
-      if (of_camera >= 0 && cluster[c] >= 0) {
-        parts.emplace_back(of_camera, cluster[c]);
-      }
-    }
-  }
-  std::sort(parts.begin(), parts.end());
-  parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
-  std::vector<int32_t> row;
-  std::vector<int32_t> camera;
-  std::vector<int32_t> point;
-  std::vector<int32_t> point_of_part;
-  size_t at = 0;
-  for (const auto& [of_point, of_cluster] : parts) {
-    while (sample.point[at] < of_point) {
-      ++at;
-    }
-    const size_t before = row.size();
-    for (int64_t k = sample.row_begin[at]; k < sample.row_begin[at + 1]; ++k) {
-      if (cluster[sample.camera[k]] == of_cluster) {
-        row.push_back(sample.row[k]);
-        camera.push_back(sample.camera[k]);
-        point.push_back(static_cast<int32_t>(point_of_part.size()));
-      }
-    }
-    // One row alone says nothing once its point is eliminated.
-    if (row.size() - before < 2) {
-      row.resize(before);
-      camera.resize(before);
-      point.resize(before);
-    } else {
-      point_of_part.push_back(of_point);
-    }
-  }
+  SplitRows rows_of_parts;
+  ListSplitRows(sample, cluster, request.context, &rows_of_parts);
+  const std::vector<int32_t>& row = rows_of_parts.row;
+  const std::vector<int32_t>& camera = rows_of_parts.camera;
+  const std::vector<int32_t>& point = rows_of_parts.point;
+  const std::vector<int32_t>& point_of_part = rows_of_parts.point_of_part;
   split->scale = static_cast<double>(index.num_observations) /
                  static_cast<double>(std::max(row.size(), size_t{1}));
   const auto n = static_cast<int64_t>(row.size());

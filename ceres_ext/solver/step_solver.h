@@ -395,6 +395,9 @@ class StepSolver {
     bool is_coarse = false;
     if (coarse_choice_.MayBeOn()) {
       CERES_EXT_RETURN_IF_ERROR(KeepDiagonal());
+      if (!system.is_same_linearization) {
+        coarse_->Forget();
+      }
       if (coarse_choice_.IsOn()) {
         CERES_EXT_RETURN_IF_ERROR(
             UpdateCoarse(system, &is_coarse, &summary->coarse_seconds));
@@ -469,6 +472,7 @@ class StepSolver {
     const bool has_ended =
         without >= most || scalars.end != kernels::PcgEnd::kMaxNumIterations;
     if (!is_coarse && coarse_choice_.NoteStepWithout(without, has_ended)) {
+      coarse_->RenewMatrix();
       CERES_EXT_RETURN_IF_ERROR(
           UpdateCoarse(system, &is_coarse, &summary->coarse_seconds));
       // From where it is, to the same accuracy.
@@ -477,9 +481,18 @@ class StepSolver {
       of_solve.q_tolerance = scalars.q_tolerance;
       CERES_EXT_RETURN_IF_ERROR(iterate(most - without));
     }
-    if (is_coarse && coarse_choice_.NoteStep(scalars.num_iterations,
-                                             per_solve.is_same_linearization)) {
-      coarse_->RenewVectors();
+    if (is_coarse) {
+      switch (coarse_choice_.NoteStep(scalars.num_iterations,
+                                      per_solve.is_same_linearization)) {
+        case CoarseChoice::Due::kNothing:
+          break;
+        case CoarseChoice::Due::kMatrix:
+          coarse_->RenewMatrix();
+          break;
+        case CoarseChoice::Due::kVectors:
+          coarse_->RenewVectors();
+          break;
+      }
     }
 
     if (scalars.end == kernels::PcgEnd::kBlockBreakdown) {
@@ -549,9 +562,6 @@ class StepSolver {
       coarse_is_set_up_ = status.ok();
     }
     if (status.ok()) {
-      if (!system.is_same_linearization) {
-        coarse_->Forget();
-      }
       status = coarse_->Update(system, operator_->e_matrices());
     }
     *is_coarse = status.ok();

@@ -7,6 +7,8 @@
 namespace ceres_ext::solver {
 namespace {
 
+using Due = CoarseChoice::Due;
+
 TEST(CoarseChoice, IsOffUnlessAskedFor) {
   CoarseChoice choice;
   EXPECT_FALSE(choice.MayBeOn());
@@ -18,77 +20,101 @@ TEST(CoarseChoice, ZeroIsOnFromTheStart) {
   CoarseChoice choice;
   choice.Setup(0, 15);
   EXPECT_TRUE(choice.IsOn());
-  EXPECT_EQ(choice.MaxNumIterations(500), 500);
-  // Whatever is rejected.
-  for (int step = 0; step < 5; ++step) {
-    choice.NoteStep(10, true);
-    EXPECT_TRUE(choice.IsOn());
-  }
 }
 
 // All steps without cost at most what the second level costs.
 TEST(CoarseChoice, SwitchesOnWhereStepsCostAsMuch) {
   CoarseChoice choice;
-  choice.Setup(60, 15);
+  choice.Setup(160, 15);
   EXPECT_TRUE(choice.MayBeOn());
   EXPECT_FALSE(choice.IsOn());
-  EXPECT_EQ(choice.MaxNumIterations(500), 60);
+  EXPECT_EQ(choice.MaxNumIterations(500), 160);
   EXPECT_EQ(choice.MaxNumIterations(20), 20);
-  EXPECT_FALSE(choice.NoteStepWithout(20, true));
+  EXPECT_FALSE(choice.NoteStepWithout(100, true));
   EXPECT_FALSE(choice.IsOn());
-  EXPECT_EQ(choice.MaxNumIterations(500), 40);
-  EXPECT_TRUE(choice.NoteStepWithout(40, false));
+  EXPECT_EQ(choice.MaxNumIterations(500), 60);
+  EXPECT_TRUE(choice.NoteStepWithout(60, false));
   EXPECT_TRUE(choice.IsOn());
 }
 
-// A step that ends with the last of them does not have to continue.
-TEST(CoarseChoice, TheNextStepBeginsWithIt) {
+TEST(CoarseChoice, StaysOffIfNoStepIsHard) {
   CoarseChoice choice;
-  choice.Setup(60, 15);
-  EXPECT_FALSE(choice.NoteStepWithout(60, true));
+  choice.Setup(160, 15);
+  for (int step = 0; step < 100; ++step) {
+    EXPECT_GE(choice.MaxNumIterations(500), 45);
+    EXPECT_FALSE(choice.NoteStepWithout(44, true));
+    EXPECT_FALSE(choice.IsOn());
+  }
+  EXPECT_EQ(choice.MaxNumIterations(500), 45);
+  EXPECT_TRUE(choice.NoteStepWithout(45, false));
   EXPECT_TRUE(choice.IsOn());
 }
 
-TEST(CoarseChoice, RenewsVectorsWhenIterationsHaveDoubled) {
+// What steps take beyond the first one with it: 9 + 5 < 15 <= 9 + 5 + 1.
+TEST(CoarseChoice, FormsTheMatrixAgainWhenKeepingItHasCostAsMuch) {
   CoarseChoice choice;
   choice.Setup(0, 15);
-  EXPECT_FALSE(choice.NoteStep(10, false));
-  EXPECT_FALSE(choice.NoteStep(19, false));
-  EXPECT_TRUE(choice.NoteStep(20, false));
+  EXPECT_EQ(choice.NoteStep(10, false), Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(19, false), Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(15, false), Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(8, false), Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(11, false), Due::kMatrix);
+  // The next step is the first with its matrix.
+  EXPECT_EQ(choice.NoteStep(12, false), Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(26, false), Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(13, false), Due::kMatrix);
+}
+
+// 60 more than the first step, and a new matrix alone takes twice as many.
+TEST(CoarseChoice, RenewsVectorsWhenANewMatrixDoesNotHelp) {
+  CoarseChoice choice;
+  choice.Setup(0, 15);
+  EXPECT_EQ(choice.NoteStep(10, false), Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(60, false), Due::kMatrix);
+  EXPECT_EQ(choice.NoteStep(19, false), Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(34, false), Due::kMatrix);
+  EXPECT_EQ(choice.NoteStep(20, false), Due::kVectors);
   // The next step is the first with its vectors.
-  EXPECT_FALSE(choice.NoteStep(40, false));
-  EXPECT_FALSE(choice.NoteStep(79, false));
-  EXPECT_TRUE(choice.NoteStep(80, false));
+  EXPECT_EQ(choice.NoteStep(40, false), Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(54, false), Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(41, false), Due::kMatrix);
 }
 
 // Twice as many iterations as one or two do not count.
 TEST(CoarseChoice, FewIterationsAreNotCompared) {
   CoarseChoice choice;
-  choice.Setup(0, 15);
-  EXPECT_FALSE(choice.NoteStep(1, false));
-  EXPECT_FALSE(choice.NoteStep(2 * CoarseChoice::kLeastIterations - 1, false));
-  EXPECT_TRUE(choice.NoteStep(2 * CoarseChoice::kLeastIterations, false));
+  choice.Setup(0, 1);
+  EXPECT_EQ(choice.NoteStep(1, false), Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(CoarseChoice::kLeastIterations, false),
+            Due::kNothing);
+  EXPECT_EQ(choice.NoteStep(CoarseChoice::kLeastIterations + 1, false),
+            Due::kMatrix);
 }
 
 TEST(CoarseChoice, SwitchesOffWhereStepsAreRejected) {
-  CoarseChoice choice;
-  choice.Setup(60, 15);
-  choice.NoteStepWithout(60, false);
-  EXPECT_FALSE(choice.NoteStep(10, false));
-  EXPECT_FALSE(choice.NoteStep(10, true));
-  EXPECT_TRUE(choice.IsOn());
-  // One that is accepted between begins the count again.
-  EXPECT_FALSE(choice.NoteStep(10, false));
-  EXPECT_FALSE(choice.NoteStep(10, true));
-  EXPECT_TRUE(choice.IsOn());
-  EXPECT_FALSE(choice.NoteStep(10, true));
-  EXPECT_FALSE(choice.IsOn());
-  // It comes back where a step takes more iterations than it costs.
-  EXPECT_EQ(choice.MaxNumIterations(500), 15);
-  EXPECT_FALSE(choice.NoteStepWithout(14, true));
-  EXPECT_FALSE(choice.IsOn());
-  EXPECT_TRUE(choice.NoteStepWithout(15, false));
-  EXPECT_TRUE(choice.IsOn());
+  for (const int after : {0, 60}) {
+    SCOPED_TRACE(after);
+    CoarseChoice choice;
+    choice.Setup(after, 15);
+    if (after > 0) {
+      choice.NoteStepWithout(60, false);
+    }
+    choice.NoteStep(10, false);
+    choice.NoteStep(10, true);
+    EXPECT_TRUE(choice.IsOn());
+    // One that is accepted between begins the count again.
+    choice.NoteStep(10, false);
+    choice.NoteStep(10, true);
+    EXPECT_TRUE(choice.IsOn());
+    choice.NoteStep(10, true);
+    EXPECT_FALSE(choice.IsOn());
+    // It comes back where a step takes more iterations than it costs.
+    EXPECT_EQ(choice.MaxNumIterations(500), 15);
+    EXPECT_FALSE(choice.NoteStepWithout(14, true));
+    EXPECT_FALSE(choice.IsOn());
+    EXPECT_TRUE(choice.NoteStepWithout(15, false));
+    EXPECT_TRUE(choice.IsOn());
+  }
 }
 
 TEST(CoarseChoice, DisabledIsNeverOn) {

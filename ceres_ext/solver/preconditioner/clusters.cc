@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <tuple>
+#include <numeric>
 #include <utility>
 
 namespace ceres_ext::solver {
@@ -17,24 +17,35 @@ constexpr size_t kStrongest = 12;
 
 // Those that are among the strongest of one of their blocks.
 void Prune(size_t num_blocks, std::vector<Coupling>* couplings) {
-  std::vector<std::vector<size_t>> of_block(num_blocks);
+  std::vector<size_t> begin(num_blocks + 1, 0);
+  for (const Coupling& c : *couplings) {
+    ++begin[c.i + 1];
+    ++begin[c.j + 1];
+  }
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<size_t> of_blocks(begin.back());
+  std::vector<size_t> next(begin.begin(), begin.end() - 1);
   for (size_t c = 0; c < couplings->size(); ++c) {
-    of_block[(*couplings)[c].i].push_back(c);
-    of_block[(*couplings)[c].j].push_back(c);
+    of_blocks[next[(*couplings)[c].i]++] = c;
+    of_blocks[next[(*couplings)[c].j]++] = c;
   }
   std::vector<char> is_kept(couplings->size(), 0);
-  for (std::vector<size_t>& of_one : of_block) {
-    const size_t n = std::min(kStrongest, of_one.size());
-    std::partial_sort(of_one.begin(),
-                      of_one.begin() + static_cast<std::ptrdiff_t>(n),
-                      of_one.end(),
-                      [&](size_t a, size_t b) {
-                        const double wa = (*couplings)[a].weight;
-                        const double wb = (*couplings)[b].weight;
-                        return wa != wb ? wa > wb : a < b;
-                      });
-    for (size_t k = 0; k < n; ++k) {
-      is_kept[of_one[k]] = 1;
+  for (size_t b = 0; b < num_blocks; ++b) {
+    const auto first =
+        of_blocks.begin() + static_cast<std::ptrdiff_t>(begin[b]);
+    const auto last =
+        of_blocks.begin() + static_cast<std::ptrdiff_t>(begin[b + 1]);
+    const size_t n = std::min(kStrongest, begin[b + 1] - begin[b]);
+    const auto end = first + static_cast<std::ptrdiff_t>(n);
+    if (end != last) {
+      std::nth_element(first, end, last, [&](size_t x, size_t y) {
+        const double of_x = (*couplings)[x].weight;
+        const double of_y = (*couplings)[y].weight;
+        return of_x != of_y ? of_x > of_y : x < y;
+      });
+    }
+    for (auto c = first; c != end; ++c) {
+      is_kept[*c] = 1;
     }
   }
   size_t to = 0;
@@ -46,8 +57,25 @@ void Prune(size_t num_blocks, std::vector<Coupling>* couplings) {
   couplings->resize(to);
 }
 
+// Sorts by block i or j, below num_blocks, and keeps the order of equals.
+void SortByBlock(size_t num_blocks,
+                 int32_t Coupling::*block,
+                 std::vector<Coupling>* couplings) {
+  std::vector<size_t> next(num_blocks + 1, 0);
+  for (const Coupling& c : *couplings) {
+    ++next[c.*block + 1];
+  }
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<Coupling> sorted(couplings->size());
+  for (const Coupling& c : *couplings) {
+    sorted[next[c.*block]++] = c;
+  }
+  couplings->swap(sorted);
+}
+
 // Couplings of clusters in place of those of what they are made of.
 void Contract(const std::vector<int32_t>& number,
+              size_t num_clusters,
               std::vector<Coupling>* couplings) {
   size_t to = 0;
   for (const Coupling& c : *couplings) {
@@ -58,11 +86,8 @@ void Contract(const std::vector<int32_t>& number,
     }
   }
   couplings->resize(to);
-  std::stable_sort(couplings->begin(),
-                   couplings->end(),
-                   [](const Coupling& a, const Coupling& b) {
-                     return std::tie(a.i, a.j) < std::tie(b.i, b.j);
-                   });
+  SortByBlock(num_clusters, &Coupling::j, couplings);
+  SortByBlock(num_clusters, &Coupling::i, couplings);
   to = 0;
   for (const Coupling& c : *couplings) {
     if (to > 0 && (*couplings)[to - 1].i == c.i &&
@@ -109,9 +134,10 @@ std::vector<int32_t> MakeClusters(const std::vector<int32_t>& size,
     cluster[b] = static_cast<int32_t>(b);
   }
   std::vector<int32_t> columns = size;  // of each cluster
-  Contract(cluster, &couplings);
+  Contract(cluster, num_blocks, &couplings);
   while (num_matched_columns < int64_t{num_matched} * mean_size * 3 / 4) {
     std::vector<std::pair<double, size_t>> order;
+    order.reserve(couplings.size());
     for (size_t c = 0; c < couplings.size(); ++c) {
       const double of_both = static_cast<double>(columns[couplings[c].i]) *
                              static_cast<double>(columns[couplings[c].j]);
@@ -151,7 +177,7 @@ std::vector<int32_t> MakeClusters(const std::vector<int32_t>& size,
       of_block = number[of_block];
     }
     columns.swap(sums);
-    Contract(number, &couplings);
+    Contract(number, columns.size(), &couplings);
   }
   *num_clusters = static_cast<int32_t>(columns.size());
   return cluster;

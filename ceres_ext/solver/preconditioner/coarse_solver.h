@@ -11,10 +11,10 @@
 
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/machine/cuda_cholesky.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/host_cholesky.h"
 #include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/ops/coarse_inverse.h"
 #include "cuda_kernels/ops/coarse_space.h"
 
 namespace ceres_ext::solver {
@@ -71,22 +71,28 @@ class CoarseSolver<kernels::HostMachine> {
 template <>
 class CoarseSolver<kernels::CudaMachine> {
  public:
-  static kernels::Status Available() {
-    return kernels::CudaDenseCholesky::Available();
-  }
-  static int64_t Stride(int64_t n) {
-    return kernels::CudaDenseCholesky::Stride(n);
-  }
+  static kernels::Status Available() { return {}; }
+  static int64_t Stride(int64_t n) { return n; }
   kernels::Status Setup(int64_t n, kernels::CudaMachine* machine) {
     machine_ = machine;
     n_ = n;
-    CERES_EXT_RETURN_IF_ERROR(cholesky_.Setup(n, {}, machine));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(1, &failed_order_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Allocate(kernels::CoarseInverseParams::kTile * n, &panel_));
     return machine->Allocate(kernels::kCoarseLanes * n, &partial_);
   }
   kernels::Status Factorize(double* e, int64_t* failed_order) {
     inverse_ = e;
-    CERES_EXT_RETURN_IF_ERROR(cholesky_.Factorize(e, failed_order));
-    return *failed_order != 0 ? kernels::Status() : cholesky_.Invert();
+    CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(1, failed_order_.data()));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::CoarseInverseParams{
+            n_, Stride(n_), e, panel_.data(), failed_order_.data()},
+        machine_));
+    int32_t failed = 0;
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Download(1, failed_order_.data(), &failed));
+    *failed_order = failed;
+    return {};
   }
   kernels::Status Solve(const double* v,
                         double* w,
@@ -102,7 +108,8 @@ class CoarseSolver<kernels::CudaMachine> {
  private:
   kernels::CudaMachine* machine_ = nullptr;
   int64_t n_ = 0;
-  kernels::CudaDenseCholesky cholesky_;
+  kernels::CudaMachine::Buffer<int32_t> failed_order_;
+  kernels::CudaMachine::Buffer<double> panel_;
   const double* inverse_ = nullptr;
   kernels::CudaMachine::Buffer<double> partial_;
 };

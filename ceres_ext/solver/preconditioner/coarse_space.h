@@ -16,7 +16,8 @@
 //   // in PCG, z = M^-1 r:
 //   if (status.ok()) status = coarse.Add(r, z, scalars);
 //
-// E is formed by the rows where they have their points to themselves
+// E and P may be those of an earlier system: P E^-1 P' is positive semidefinite
+// with any. E is formed by the rows where they have their points to themselves
 // (coarse_parts.h), else of S as a matrix (coarse_cells.h). Update takes memory
 // the first time, and when vectors are made again.
 #ifndef CERES_EXT_SOLVER_PRECONDITIONER_COARSE_SPACE_H_
@@ -87,9 +88,13 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     return machine_->Allocate(schur_.csr().num_values(), &values_);
   }
 
-  // kUnsupported: there are too few clusters, or no rows to make vectors of.
-  // kNumericalFailure: E is not positive definite.
+  // Does nothing if the E of an earlier system is kept, with which Add is still
+  // positive definite. kUnsupported: there are too few clusters, or no rows to
+  // make vectors of. kNumericalFailure: E is not positive definite.
   kernels::Status Update(const LinearSystem& system, const double* v_inverse) {
+    if (!needs_matrix_) {
+      return {};
+    }
     if (!by_parts_) {
       CERES_EXT_RETURN_IF_ERROR(this->Write(system, v_inverse));
     }
@@ -103,8 +108,9 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     }
     return FormCoarseMatrix(system, v_inverse);
   }
-  // Its vectors are made again by the next Update.
-  void RenewVectors() { needs_vectors_ = true; }
+  // The next Update forms E again, with new vectors or the same.
+  void RenewVectors() { needs_vectors_ = needs_matrix_ = true; }
+  void RenewMatrix() { needs_matrix_ = true; }
 
   // z += P E^-1 P'r, vectors of F.
   kernels::Status Add(const double* r,
@@ -307,6 +313,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
       }
     }
     SplitRequest request;
+    request.context = context_;
     request.cluster = &cluster;
     request.e_diagonal = system.e_diagonal;
     request.matrices = &matrices;
@@ -363,6 +370,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
       }
     }
     SplitRequest request;
+    request.context = context_;
     request.cluster = &cluster;
     request.e_diagonal = system.e_diagonal;
     bool has_rows = false;
@@ -495,6 +503,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
                           coarse_.data()));
     int64_t failed_order = 0;
     CERES_EXT_RETURN_IF_ERROR(solver_.Factorize(coarse_.data(), &failed_order));
+    needs_matrix_ = failed_order != 0;
     return failed_order == 0
                ? kernels::Status()
                : kernels::Status(kernels::StatusCode::kNumericalFailure,
@@ -505,6 +514,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
   kernels::HostContext* context_ = nullptr;
   int32_t num_clusters_ = 0;  // 0: they are not known
   bool needs_vectors_ = true;
+  bool needs_matrix_ = true;
   bool by_parts_ = false;
   kernels::SchurUnknowns<Machine> own_unknowns_;  // by parts
   CoarseParts<Machine> parts_;
