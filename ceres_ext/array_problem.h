@@ -63,6 +63,11 @@ class ArrayProblem {
     // eliminated. One array has to be so, the points. All ranks have all others
     // with the same values.
     bool is_own = false;
+    // True: Schur solvers eliminate these blocks, as they do the first group of
+    // linear_solver_ordering. At most one array, and a residual block depends
+    // on at most one block of it. If no array has it, or nothing in it varies,
+    // the blocks that Ceres would choose are eliminated.
+    bool is_eliminated = false;
 
     ceres::Manifold* ManifoldOf(int64_t i) const {
       return manifolds != nullptr ? manifolds[i] : manifold;

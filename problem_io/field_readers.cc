@@ -220,20 +220,12 @@ bool BinaryFieldReader::Begin(const char* name, List* list) {
   return true;
 }
 
-bool BinaryFieldReader::Next(List* list) {
-  if (!good() || list->num_read == list->size) {
-    return false;
-  }
-  field_ = position_;
-  if (!Fill(1)) {
-    return Fail(std::to_string(list->size) + " " + list->name,
-                kEndOfFile + (" after " + std::to_string(list->num_read)));
-  }
-  ++list->num_read;
-  return true;
+bool BinaryFieldReader::FailAtEnd(const List& list) {
+  return Fail(std::to_string(list.size) + " " + list.name,
+              kEndOfFile + (" after " + std::to_string(list.num_read)));
 }
 
-bool BinaryFieldReader::Fill(size_t size) {
+bool BinaryFieldReader::ReadOn(size_t size) {
   if (!good()) {
     return false;
   }

@@ -149,10 +149,25 @@ class BinaryFieldReader {
     uint64_t num_read = 0;
   };
   bool Begin(const char* name, List* list);
-  bool Next(List* list);
+  bool Next(List* list) {
+    if (!good() || list->num_read == list->size) {
+      return false;
+    }
+    field_ = position_;
+    if (!Fill(1)) {
+      return FailAtEnd(*list);
+    }
+    ++list->num_read;
+    return true;
+  }
+  bool FailAtEnd(const List& list);
 
   // True if there are so many bytes at position_ or can be read there.
-  bool Fill(size_t size);
+  bool Fill(size_t size) {
+    // Most fields are, and a call for each would take longer than the field.
+    return (good() && position_ + size <= buffer_.size()) || ReadOn(size);
+  }
+  bool ReadOn(size_t size);
 
   const std::string path_;
   std::string* error_;

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "ceres_ext/import/array_rows.h"
+
 namespace ceres_ext {
 namespace {
 
@@ -72,9 +74,13 @@ void Allocate(int64_t n, kernels::HostBuffer<T>* buffer) {
 }  // namespace
 
 int FindOwnArray(const ArrayProblem& problem) {
+  const int eliminated = EliminatedArray(problem);
   int own = kNone;
   for (int a = 0; a < static_cast<int>(problem.parameters().size()); ++a) {
     const Parameters& p = problem.parameters()[a];
+    if (eliminated >= 0 && a != eliminated) {
+      continue;
+    }
     int most = 0;
     for (const ArrayProblem::Residuals& residuals : problem.residuals()) {
       most =

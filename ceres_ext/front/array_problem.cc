@@ -128,7 +128,7 @@ class Validator {
         return false;
       }
     }
-    return CheckOverlap() && CheckValues() && FindFacts();
+    return CheckEliminated() && CheckOverlap() && CheckValues() && FindFacts();
   }
 
  private:
@@ -380,6 +380,35 @@ class Validator {
                                 batchable->batch_model().kind !=
                                     BatchModelKind::kOther);
     checked_.push_back(i);
+    return true;
+  }
+
+  // At most one array, whose blocks are an independent set.
+  bool CheckEliminated() {
+    const int eliminated = EliminatedArray(problem_);
+    for (int i = eliminated + 1; i < NumParameters(); ++i) {
+      if (parameters(i).is_eliminated) {
+        return Fail("parameters ",
+                    eliminated,
+                    " and ",
+                    i,
+                    " have is_eliminated, expected at most one array");
+      }
+    }
+    for (const int i : checked_) {
+      const auto& blocks = problem_.residuals()[i].blocks;
+      if (std::count_if(blocks.begin(),
+                        blocks.end(),
+                        [&](const ArrayProblem::Index& index) {
+                          return index.parameters == eliminated;
+                        }) > 1) {
+        return Fail("residuals ",
+                    i,
+                    ": several blocks are of parameters ",
+                    eliminated,
+                    ", which has is_eliminated; expected at most one");
+      }
+    }
     return true;
   }
 

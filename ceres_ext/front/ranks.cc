@@ -14,6 +14,7 @@
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/front/device_arrays.h"
 #include "ceres_ext/import/array_import.h"
+#include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/plan/solver_choice.h"
 #include "cuda_kernels/machine/communicator.h"
 #include "cuda_kernels/machine/cuda_process.h"
@@ -95,6 +96,7 @@ void AddParameters(const Parameters& p,
                    Fields* fields) {
   fields->Add("the size of " + name, p.size);
   fields->Add("is_own of " + name, p.is_own);
+  fields->Add("is_eliminated of " + name, p.is_eliminated);
   if (p.is_own) {
     return;
   }
@@ -140,6 +142,12 @@ std::string WhyNotByRanks(const ArrayProblem& problem, RankSolve* solve) {
   if (num_own != 1) {
     return "expected one array of parameters with is_own, found " +
            std::to_string(num_own);
+  }
+  const int eliminated = EliminatedArray(problem);
+  if (eliminated >= 0 && !problem.parameters()[eliminated].is_own) {
+    return "parameters " + std::to_string(eliminated) +
+           " have is_eliminated and not is_own; expected the array with is_own "
+           "or none";
   }
   if (std::all_of(problem.residuals().begin(),
                   problem.residuals().end(),

@@ -241,7 +241,12 @@ void SolveHostArrays(const ceres::Solver::Options& options,
     return;
   }
   ProblemOfArrays of_arrays(problem);
-  Solve(options, ext_options, of_arrays.problem(), summary, summary);
+  ceres::Solver::Options with_ordering = options;
+  if (options.linear_solver_ordering == nullptr &&
+      ceres::IsSchurType(options.linear_solver_type)) {
+    with_ordering.linear_solver_ordering = of_arrays.MakeOrdering();
+  }
+  Solve(with_ordering, ext_options, of_arrays.problem(), summary, summary);
   NameWorst(problem, &summary->degenerate_eliminated_blocks);
   NameWorst(problem, &summary->degenerate_other_blocks);
   const bool is_said = summary->path_reason.find(reason) != std::string::npos;

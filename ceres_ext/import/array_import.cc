@@ -177,6 +177,10 @@ bool ArrayImport::AreObservations() const {
     const int point_array = residuals.blocks[1].parameters;
     if (points == kNone) {
       points = point_array;
+      const int eliminated = EliminatedArray(*problem_);
+      if (eliminated >= 0 && eliminated != points) {
+        return false;
+      }
     }
     if (points != point_array ||
         std::count(kinds.begin(), kinds.end(), kind) > 0) {
@@ -384,6 +388,10 @@ bool ArrayImport::Import(const ImportOptions& options,
   if (by_points && options.batch_evaluation && AreObservationsOnAllRanks()) {
     return ImportObservations(wants_hash, context, structure, reason);
   }
+  if (by_points && options.use_schur && EliminatedArray(*problem_) >= 0) {
+    *reason = "is_eliminated selects the blocks to eliminate";
+    return false;
+  }
   if (by_points && options.use_schur &&
       (communicator_ != nullptr || !MayHaveObservations())) {
     *reason = "no residual block is an observation";
@@ -453,8 +461,12 @@ bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
   }
   // The independent set of many rows takes longer than some steps.
   constexpr int64_t kManyRows = 1 << 17;
-  const int array =
-      rows_->size() >= kManyRows ? rows_->IndependentArray(kPointSize) : -1;
+  int array = EliminatedArray(*problem_);
+  if (array < 0 || rows_->NumVarying(array) == 0 ||
+      parameters(array).size > max_size) {
+    array =
+        rows_->size() >= kManyRows ? rows_->IndependentArray(kPointSize) : -1;
+  }
   if (array >= 0) {
     *num_eliminate_blocks = rows_->NumVarying(array);
     rows_->OrderFirst(array);

@@ -86,9 +86,10 @@ class ArrayImport {
               kernels::HostContext* context,
               ProblemStructure* structure,
               std::string* reason);
-  // Puts the blocks first that ITERATIVE_SCHUR eliminates: those that Ceres
-  // would eliminate, or, of many rows, an array of points that most blocks are
-  // in (ArrayRows::IndependentArray).
+  // Puts the blocks first that Schur solvers eliminate: those of the array with
+  // is_eliminated, otherwise those that Ceres would eliminate, or, of many
+  // rows, an array of points that most blocks are in
+  // (ArrayRows::IndependentArray).
   // *num_eliminate_blocks: how many, for the next Import. max_size: of these,
   // blocks with more tangent dimensions stay. False, with a sentence in
   // *reason, as Import.

@@ -25,6 +25,15 @@ bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block) {
          TangentSize(parameters, block) == 0;
 }
 
+int EliminatedArray(const ArrayProblem& problem) {
+  const auto& all = problem.parameters();
+  const auto found = std::find_if(
+      all.begin(), all.end(), [](const ArrayProblem::Parameters& p) {
+        return p.is_eliminated;
+      });
+  return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+}
+
 std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
                               int array,
                               kernels::HostContext* context,

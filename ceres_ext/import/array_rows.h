@@ -30,6 +30,8 @@ inline constexpr int64_t kArrayRowsPerTask = 1 << 16;
 
 int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block);
 bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block);
+// The array whose blocks are to be eliminated; -1: none.
+int EliminatedArray(const ArrayProblem& problem);
 // For each block of a parameter array, true if residual blocks name it; of an
 // array that all ranks have, those of any rank. communicator: of all ranks, or
 // null. Throws std::runtime_error where that fails.

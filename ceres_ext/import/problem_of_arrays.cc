@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ceres_ext/import/array_rows.h"
+
 namespace ceres_ext {
 
-ProblemOfArrays::ProblemOfArrays(const ArrayProblem& arrays) {
+ProblemOfArrays::ProblemOfArrays(const ArrayProblem& arrays) : arrays_(arrays) {
   ceres::Problem::Options options;
   options.cost_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
   options.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
@@ -56,6 +58,28 @@ ProblemOfArrays::ProblemOfArrays(const ArrayProblem& arrays) {
       problem_->AddResidualBlock(cost_function, loss, blocks);
     }
   }
+}
+
+std::shared_ptr<ceres::ParameterBlockOrdering> ProblemOfArrays::MakeOrdering()
+    const {
+  const int eliminated = EliminatedArray(arrays_);
+  bool varies = false;
+  for (int64_t i = 0;
+       eliminated >= 0 && i < arrays_.parameters()[eliminated].num_blocks;
+       ++i) {
+    varies |= !IsConstant(arrays_.parameters()[eliminated], i);
+  }
+  if (!varies) {
+    return nullptr;
+  }
+  auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
+  for (const ArrayProblem::Parameters& p : arrays_.parameters()) {
+    for (int64_t i = 0; i < p.num_blocks; ++i) {
+      ordering->AddElementToGroup(p.values + i * p.size,
+                                  p.is_eliminated ? 0 : 1);
+    }
+  }
+  return ordering;
 }
 
 }  // namespace ceres_ext

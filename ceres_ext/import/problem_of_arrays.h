@@ -12,6 +12,7 @@
 
 #include "ceres/cost_function.h"
 #include "ceres/loss_function.h"
+#include "ceres/ordered_groups.h"
 #include "ceres/problem.h"
 #include "ceres_ext/array_problem.h"
 
@@ -24,7 +25,12 @@ class ProblemOfArrays {
 
   ceres::Problem* problem() { return problem_.get(); }
 
+  // Eliminates the blocks of the array with is_eliminated first; null if no
+  // array has it or nothing in it varies.
+  std::shared_ptr<ceres::ParameterBlockOrdering> MakeOrdering() const;
+
  private:
+  const ArrayProblem& arrays_;
   // The problem owns nothing, and goes first.
   std::vector<std::unique_ptr<ceres::CostFunction>> cost_functions_;
   std::vector<std::unique_ptr<ceres::LossFunction>> losses_;

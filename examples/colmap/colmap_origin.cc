@@ -26,12 +26,6 @@ double Median(std::vector<double>* values) {
   return *middle;
 }
 
-// True if a step may change the block at the address.
-bool Varies(const ceres::Problem& problem, const double* block) {
-  return problem.HasParameterBlock(block) &&
-         !problem.IsParameterBlockConstant(block);
-}
-
 }  // namespace
 
 bool IsFar(const Model& model, double* origin) {
@@ -85,9 +79,19 @@ MovedModel::MovedModel(const double* origin, Model* model) {
 }
 
 void MovedModel::MoveBack(const ceres::Problem& problem, Model* model) const {
+  MoveBack(
+      [&problem](const double* block) {
+        return problem.HasParameterBlock(block) &&
+               !problem.IsParameterBlockConstant(block);
+      },
+      model);
+}
+
+void MovedModel::MoveBack(const std::function<bool(const double*)>& varies,
+                          Model* model) const {
   for (size_t i = 0; i < model->points.size(); ++i) {
     double* const point = model->points[i].xyz;
-    if (!Varies(problem, point)) {
+    if (!varies(point)) {
       std::copy_n(&points_[3 * i], 3, point);
       continue;
     }
@@ -97,8 +101,8 @@ void MovedModel::MoveBack(const ceres::Problem& problem, Model* model) const {
   }
   const double back[3] = {-origin_[0], -origin_[1], -origin_[2]};
   const double* before = translations_.data();
-  const auto move_back = [&](double* pose, bool varies) {
-    if (varies) {
+  const auto move_back = [&](double* pose, bool pose_varies) {
+    if (pose_varies) {
       MoveOrigin<EigenQuaternion>(back, pose);
     } else {
       std::copy_n(before, 3, pose + 4);
@@ -106,18 +110,18 @@ void MovedModel::MoveBack(const ceres::Problem& problem, Model* model) const {
     before += 3;
   };
   // A pose is one block, or two.
-  const auto pose_varies = [&](const double* pose) {
-    return Varies(problem, pose) || Varies(problem, pose + 4);
+  const auto is_varying = [&](const double* pose) {
+    return varies(pose) || varies(pose + 4);
   };
   for (Image& image : model->images) {
-    move_back(image.pose,
-              pose_varies(image.pose) ||
-                  (image.sensor >= 0 &&
-                   (pose_varies(FramePose(*model, image.frame)) ||
-                    Varies(problem, SensorPose(model, image)))));
+    move_back(
+        image.pose,
+        is_varying(image.pose) ||
+            (image.sensor >= 0 && (is_varying(FramePose(*model, image.frame)) ||
+                                   varies(SensorPose(model, image)))));
   }
   for (Frame& frame : model->frames) {
-    move_back(frame.pose, pose_varies(frame.pose));
+    move_back(frame.pose, is_varying(frame.pose));
   }
 }
 

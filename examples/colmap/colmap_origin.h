@@ -7,6 +7,7 @@
 #ifndef EXAMPLES_COLMAP_COLMAP_ORIGIN_H_
 #define EXAMPLES_COLMAP_COLMAP_ORIGIN_H_
 
+#include <functional>
 #include <vector>
 
 #include "ceres/problem.h"
@@ -33,6 +34,10 @@ class MovedModel {
   // translations that are not in the problem, or constant in it, get the bits
   // that they had.
   void MoveBack(const ceres::Problem& problem, Model* model) const;
+  // The same of any problem: varies(block) is true if a block at that address
+  // of the model is in the problem and varies.
+  void MoveBack(const std::function<bool(const double*)>& varies,
+                Model* model) const;
 
  private:
   double origin_[3];

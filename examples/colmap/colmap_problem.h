@@ -79,7 +79,9 @@ struct ProblemSelection {
 // points. Quaternions are normalised if necessary. *model must outlive *problem
 // and must not move. Images, cameras and points without observations have no
 // block and are not changed. The poses of images whose sensor is not the
-// reference do not change: SetPosesOfSensors.
+// reference do not change: SetPosesOfSensors. Blocks have the order of
+// ModelArrays: points, poses, sensors, cameras; residual blocks are in the
+// order of images, one camera model and kind of sensor after the other.
 //
 // Points with observations that are not in the problem are constant.
 //
@@ -124,7 +126,11 @@ std::vector<RunawayFocalLength> FindRunawayFocalLengths(
 // A line on each: which camera, from where to where.
 std::string RunawayText(const std::vector<RunawayFocalLength>& runaways);
 
-// Positions of the cameras of all images, -R't.
+// The position of a camera, -R't of its pose, whatever the length of the
+// quaternion.
+void CameraCenter(const double* pose, double* center);
+
+// Positions of the cameras of all images.
 std::vector<double> CameraCenters(const Model& model);
 
 // Sets the mean reprojection error of each point, or -1 if no camera that sees

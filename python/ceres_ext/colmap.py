@@ -14,6 +14,7 @@ refines the reconstruction as pycolmap.bundle_adjustment does. Without pycolmap:
 from __future__ import annotations
 
 import collections.abc
+import functools
 import importlib
 import os
 import tempfile
@@ -83,6 +84,10 @@ _LINEAR_SOLVER_FIELDS = {
     "use_explicit_schur_complement",
     "dynamic_sparsity",
 }
+
+
+# Linux has files there in memory.
+_MEMORY_FOLDER = "/dev/shm"
 
 
 def read(folder: str | os.PathLike[str]) -> Model:
@@ -356,20 +361,33 @@ def _take_solver_options(options: typing.Any, solver: SolverOptions) -> None:
             "another solver of pycolmap"
         )
     theirs = options.ceres.solver_options
-    defaults = type(options)().ceres.solver_options.todict()
-    for name, value in theirs.todict().items():
-        if name in _LINEAR_SOLVER_FIELDS and options.ceres.auto_select_solver_type:
+    auto_select = options.ceres.auto_select_solver_type
+    for name, default, is_ours in _solver_fields(type(options)):
+        if name in _LINEAR_SOLVER_FIELDS and auto_select:
             continue
+        value = getattr(theirs, name)
         if name == "num_threads" and value < 1:
             continue
-        if hasattr(solver, name):
+        if is_ours:
             setattr(solver, name, getattr(value, "name", value))
-        elif value != defaults.get(name):
+        elif value != default:
             raise ValueError(
-                f"ceres.solver_options.{name}: expected "
-                f"{defaults.get(name)}, found {value}; other values are not "
-                "supported"
+                f"ceres.solver_options.{name}: expected {default}, found {value}; "
+                "other values are not supported"
             )
+
+
+@functools.cache
+def _solver_fields(
+    options: type[typing.Any],
+) -> list[tuple[str, typing.Any, bool]]:
+    """The fields of ceres.solver_options of a pycolmap.BundleAdjustmentOptions:
+    name, default, and whether SolverOptions has it too."""
+    defaults = options().ceres.solver_options
+    return [
+        (name, getattr(defaults, name), hasattr(SolverOptions, name))
+        for name in defaults.todict()
+    ]
 
 
 def _check_cameras(reconstruction: typing.Any) -> None:
@@ -393,7 +411,9 @@ def _read_reconstruction(reconstruction: typing.Any) -> Model:
     part takes about 10 times as long."""
     files = ("rigs", "cameras", "frames", "images", "points3D")
     descriptors: list[int] = []
-    with tempfile.TemporaryDirectory(prefix="ceres_ext_") as folder:
+    # A folder in memory is made and removed faster than one on a disk.
+    memory = _MEMORY_FOLDER if os.access(_MEMORY_FOLDER, os.W_OK | os.X_OK) else None
+    with tempfile.TemporaryDirectory(prefix="ceres_ext_", dir=memory) as folder:
         try:
             for file in files:
                 descriptors.append(os.memfd_create(file))
@@ -413,11 +433,13 @@ def _select(model: Model, config: typing.Any) -> list[_Flags | None]:
     if config is None:
         return [None] * 6
 
-    def flags(ids: numpy.typing.NDArray[typing.Any], chosen: object) -> _Flags:
-        return numpy.isin(ids, numpy.array(sorted(chosen), dtype=ids.dtype))  # type: ignore[call-overload]
+    def flags(ids: numpy.typing.NDArray[typing.Any], chosen: typing.Any) -> _Flags:
+        if not chosen:
+            return numpy.zeros(len(ids), dtype=numpy.bool_)
+        return numpy.isin(ids, numpy.array(sorted(chosen), dtype=ids.dtype))
 
     def check(what: str, ids: typing.Any, chosen: typing.Any) -> None:
-        missing = set(chosen) - set(ids.tolist())
+        missing = set(chosen) - set(ids.tolist()) if chosen else set()
         if missing:
             raise ValueError(
                 f"config: expected {what} with a pose in the reconstruction, found "

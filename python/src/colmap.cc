@@ -12,11 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "ceres/problem.h"
+#include "ceres/iteration_callback.h"
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/solve.h"
 #include "examples/colmap/colmap_origin.h"
 #include "examples/colmap/colmap_problem.h"
+#include "examples/colmap/model_arrays.h"
 #include "nanobind/nanobind.h"
 #include "nanobind/ndarray.h"
 #include "nanobind/stl/string.h"
@@ -52,6 +53,20 @@ class Solving {
 
  private:
   ColmapModel* model_;
+};
+
+// The model has the state of each iteration.
+class StateCallback : public ceres::IterationCallback {
+ public:
+  explicit StateCallback(const colmap::ModelArrays* arrays) : arrays_(arrays) {}
+  ceres::CallbackReturnType operator()(
+      const ceres::IterationSummary& /*summary*/) override {
+    arrays_->Store();
+    return ceres::SOLVER_CONTINUE;
+  }
+
+ private:
+  const colmap::ModelArrays* arrays_;
 };
 
 using Self = nb::handle_t<ColmapModel>;
@@ -420,13 +435,19 @@ nb::tuple AdjustModel(ColmapModel* model,
     if (colmap::IsFar(m, origin)) {
       moved.emplace(origin, &m);
     }
-    ceres::Problem problem;
-    colmap::BuildProblem(problem_options, &m, &problem, selection);
-    colmap::OrderPointsFirst(problem, m, /*control=*/{}, &options);
-    Solve(options, options, &problem, &summary);
+    colmap::ModelArrays arrays(problem_options, selection, &m);
+    StateCallback state_callback(&arrays);
+    if (options.update_state_every_iteration) {
+      options.callbacks.insert(options.callbacks.begin(), &state_callback);
+    }
+    Solve(options, options, arrays.problem(), &summary);
+    arrays.Store();
     colmap::SetPosesOfSensors(&m);
     if (moved.has_value()) {
-      moved->MoveBack(problem, &m);
+      const auto varying = arrays.FindVarying();
+      moved->MoveBack(
+          [&varying](const double* block) { return varying.count(block) > 0; },
+          &m);
     }
     runaways = colmap::FindRunawayFocalLengths(start, m);
   }

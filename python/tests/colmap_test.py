@@ -638,6 +638,51 @@ def test_references_stay_and_callbacks_end_it():
     assert summary.num_residuals == 2 * reconstruction.compute_num_observations()
 
 
+def test_callbacks_see_the_state(tmp_path):
+    synthetic().write_binary(tmp_path)
+    for update in (False, True):
+        model = colmap.read(tmp_path)
+        start = model.points.copy()
+        seen = []
+        colmap.bundle_adjustment(
+            model,
+            callback=lambda _, model=model, seen=seen: seen.append(model.points.copy()),
+            update_state_every_iteration=update,
+            max_num_iterations=3,
+            **QUIET,
+        )
+        assert (seen[0] == start).all()
+        assert (seen[-1] != start).any() == update
+        assert (model.points != start).all(axis=1).any()
+        assert not update or (seen[-1] == model.points).all()
+
+
+def test_points_that_were_deleted_are_an_error():
+    reconstruction = synthetic()
+    gone = max(reconstruction.points3D)
+
+    def delete(iteration):
+        if iteration.iteration == 1:
+            reconstruction.delete_point3D(gone)
+
+    with pytest.raises(KeyError):
+        colmap.bundle_adjustment(reconstruction, callback=delete, **QUIET)
+
+
+def test_features_that_need_a_problem_of_objects():
+    ours, other = synthetic(), synthetic()
+    summary = colmap.bundle_adjustment(
+        ours,
+        trust_region_strategy_type="DOGLEG",
+        linear_solver="AS_GIVEN",
+        linear_solver_type="DENSE_SCHUR",
+        **QUIET,
+    )
+    assert "DOGLEG needs a ceres::Problem" in summary.solve.path_reason
+    expected = theirs(other)
+    assert summary.solve.final_cost <= expected.final_cost * (1 + 1e-6)
+
+
 def test_types(tmp_path, monkeypatch):
     api = pytest.importorskip("mypy.api")
     package = pathlib.Path(ceres_ext.__file__).parent

@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <tuple>
+#include <unordered_set>
 #include <vector>
 
 #include "Eigen/Core"
@@ -21,6 +22,7 @@
 #include "ceres_ext/solve.h"
 #include "examples/colmap/colmap_origin.h"
 #include "examples/colmap/colmap_problem.h"
+#include "examples/colmap/model_arrays.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/colmap/colmap_test_util.h"
@@ -490,6 +492,161 @@ TEST(ColmapProblem, SelectionsAreThoseOfColmap) {
   BuildProblem(short_tracks, &model, &problem);
   EXPECT_EQ(problem.NumResidualBlocks(), expected);
   EXPECT_EQ(NumConstantPoints(problem, model), NumPoints(problem, model));
+}
+
+// All values that a solve may change.
+std::vector<double> Values(const Model& model) {
+  std::vector<double> values;
+  const auto add = [&values](const double* from, int n) {
+    values.insert(values.end(), from, from + n);
+  };
+  for (const Point3D& point : model.points) {
+    add(point.xyz, 3);
+  }
+  for (const Image& image : model.images) {
+    add(image.pose, 7);
+  }
+  for (const Frame& frame : model.frames) {
+    add(frame.pose, 7);
+  }
+  for (const Rig& rig : model.rigs) {
+    for (const RigSensor& sensor : rig.sensors) {
+      add(sensor.pose, 7);
+    }
+  }
+  for (const Camera& camera : model.cameras) {
+    add(camera.params, kMaxCameraParams);
+  }
+  return values;
+}
+
+void ExpectArraysHaveTheBitsOfTheProblem(const Model& start,
+                                         const ProblemOptions& problem_options,
+                                         const ProblemSelection& selection) {
+  for (const auto solver : {ceres::ITERATIVE_SCHUR, ceres::DENSE_SCHUR}) {
+    for (const DeviceType device : {DEVICE_HOST, DEVICE_CUDA}) {
+      if (device == DEVICE_CUDA && !HasDevice()) {
+        continue;
+      }
+      SCOPED_TRACE(ceres::LinearSolverTypeToString(solver));
+      SCOPED_TRACE(DeviceTypeToString(device));
+      ceres::Solver::Options options;
+      options.logging_type = ceres::SILENT;
+      options.linear_solver_type = solver;
+      options.preconditioner_type = ceres::SCHUR_JACOBI;
+      options.max_num_iterations = 4;
+      Options ext_options;
+      ext_options.device = device;
+
+      Model by_problem = start;
+      ceres::Problem problem;
+      BuildProblem(problem_options, &by_problem, &problem, selection);
+      ceres::Solver::Options with_ordering = options;
+      // Without points that vary, arrays eliminate what Ceres chooses.
+      if (NumConstantPoints(problem, by_problem) <
+          NumPoints(problem, by_problem)) {
+        OrderPointsFirst(problem, by_problem, /*control=*/{}, &with_ordering);
+      }
+      Summary expected;
+      Solve(with_ordering, ext_options, &problem, &expected);
+
+      Model by_arrays = start;
+      ModelArrays arrays(problem_options, selection, &by_arrays);
+      Summary summary;
+      Solve(options, ext_options, arrays.problem(), &summary);
+      EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
+      EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+      EXPECT_EQ(summary.path_reason, expected.path_reason);
+      EXPECT_EQ(summary.initial_cost, expected.initial_cost);
+      EXPECT_EQ(summary.final_cost, expected.final_cost);
+      EXPECT_LT(summary.final_cost, summary.initial_cost);
+      EXPECT_EQ(summary.num_residuals_reduced, expected.num_residuals_reduced);
+      EXPECT_EQ(summary.num_effective_parameters_reduced,
+                expected.num_effective_parameters_reduced);
+      EXPECT_EQ(summary.linear_solver_ordering_used,
+                expected.linear_solver_ordering_used);
+      std::unordered_set<const double*> varying;
+      std::vector<double*> blocks;
+      problem.GetParameterBlocks(&blocks);
+      for (const double* const block : blocks) {
+        if (!problem.IsParameterBlockConstant(block)) {
+          varying.insert(block);
+        }
+      }
+      EXPECT_EQ(arrays.FindVarying().size(), varying.size());
+      arrays.Store();
+      EXPECT_EQ(Values(by_arrays), Values(by_problem));
+    }
+  }
+}
+
+TEST(ModelArrays, HaveTheBitsOfTheProblem) {
+  ProblemOptions options;
+  ProblemSelection selection;
+  // Cameras of two models and two sizes.
+  Model model = MakeModel(Scene(), "OPENCV", 3, VALUES_AT_START);
+  Camera& camera = model.cameras[1];
+  const double simple[4] = {
+      camera.params[0], camera.params[2], camera.params[3], camera.params[4]};
+  camera.model = FindCameraModel("SIMPLE_RADIAL");
+  std::fill_n(camera.params, kMaxCameraParams, 0.0);
+  std::copy_n(simple, 4, camera.params);
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+  options.loss = LOSS_CAUCHY;
+  options.refine_principal_point = true;
+  options.min_track_length = 5;
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+  options.gauge = GAUGE_THREE_POINTS;
+  options.refine_extra_params = false;
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+  options = ProblemOptions();
+  options.constant_rig_from_world_rotation = true;
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+  options = ProblemOptions();
+  options.refine_points3D = false;
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+  // A part of the images, points that others see, and constants.
+  options = ProblemOptions();
+  selection.images.assign(8, true);
+  selection.images[2] = false;
+  selection.added_points.assign(200, false);
+  selection.constant_points.assign(200, false);
+  for (size_t i = 0; i < 200; i += 3) {
+    selection.added_points[i] = true;
+    selection.constant_points[i] = i % 2 == 0;
+  }
+  selection.constant_poses.assign(8, false);
+  selection.constant_poses[5] = true;
+  selection.constant_cameras.assign(3, false);
+  selection.constant_cameras[1] = true;
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+}
+
+TEST(ModelArrays, OfRigsHaveTheBitsOfTheProblem) {
+  const Model model = MakeRigs("RADIAL");
+  ProblemOptions options;
+  ProblemSelection selection;
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+  selection.constant_sensors = {false, true};
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+  selection.constant_sensors.clear();
+  options.refine_sensor_from_rig = false;
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+  // Without images of the reference sensor.
+  options.refine_sensor_from_rig = true;
+  selection.images.assign(16, false);
+  std::fill(selection.images.begin() + 8, selection.images.end(), true);
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+}
+
+// Without observations there is nothing to solve.
+TEST(ModelArrays, OfNothing) {
+  Model model;
+  ModelArrays arrays(ProblemOptions(), ProblemSelection(), &model);
+  Summary summary;
+  Solve(ceres::Solver::Options(), Options(), arrays.problem(), &summary);
+  EXPECT_EQ(summary.termination_type, ceres::CONVERGENCE) << summary.message;
+  EXPECT_TRUE(arrays.FindVarying().empty());
 }
 
 TEST(ColmapProblem, NamesRunawayFocalLengths) {

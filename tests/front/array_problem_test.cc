@@ -382,6 +382,90 @@ TEST(ArrayProblem, SameBitsWithBlocksThatNobodyNames) {
 }
 
 // Both kinds of cameras see the same points.
+// is_eliminated is the first group of linear_solver_ordering, of points or of
+// cameras.
+TEST(ArrayProblem, SameBitsWithEliminatedBlocks) {
+  for (const bool eliminates_points : {true, false}) {
+    for (const bool use_functor : {true, false}) {
+      for (const DeviceType device : Devices()) {
+        SCOPED_TRACE(DeviceTypeToString(device));
+        const Options ext_options = On(device);
+        Arrays by_problem(9);
+        by_problem.use_functor = use_functor;
+        auto problem = by_problem.MakeProblem();
+        ceres::Solver::Options options = SolverOptions();
+        options.linear_solver_ordering =
+            std::make_shared<ceres::ParameterBlockOrdering>();
+        for (int i = 0; i < by_problem.bal.num_cameras(); ++i) {
+          options.linear_solver_ordering->AddElementToGroup(
+              by_problem.bal.camera(i), eliminates_points ? 1 : 0);
+        }
+        for (int j = 0; j < by_problem.bal.num_points(); ++j) {
+          options.linear_solver_ordering->AddElementToGroup(
+              by_problem.bal.point(j), eliminates_points ? 0 : 1);
+        }
+        Summary expected;
+        Solve(options, ext_options, problem.get(), &expected);
+
+        Arrays by_arrays(9);
+        by_arrays.use_functor = use_functor;
+        (eliminates_points ? by_arrays.of_points : by_arrays.of_cameras)
+            .is_eliminated = true;
+        ArrayProblem arrays = by_arrays.Make();
+        Summary summary;
+        Solve(SolverOptions(), ext_options, &arrays, &summary);
+        EXPECT_EQ(summary.path, expected.path) << summary.path_reason;
+        // This library does not eliminate blocks of 9, and the sums of stock
+        // Ceres differ from run to run.
+        EXPECT_EQ(summary.path == PATH_FULL, eliminates_points);
+        EXPECT_EQ(summary.path_reason.rfind(expected.path_reason, 0), 0u)
+            << summary.path_reason;
+        if (eliminates_points) {
+          EXPECT_EQ(by_arrays.bal.cameras, by_problem.bal.cameras);
+          EXPECT_EQ(by_arrays.bal.points, by_problem.bal.points);
+        }
+        EXPECT_EQ(summary.linear_solver_ordering_used,
+                  (eliminates_points ? std::vector<int>{150, 12}
+                                     : std::vector<int>{12, 150}));
+
+        // The ceres::Problem that inner iterations need has the ordering.
+        Arrays inner(9);
+        inner.use_functor = use_functor;
+        (eliminates_points ? inner.of_points : inner.of_cameras).is_eliminated =
+            true;
+        ArrayProblem with_inner = inner.Make();
+        ceres::Solver::Options inner_options = SolverOptions();
+        inner_options.use_inner_iterations = true;
+        Solve(inner_options, ext_options, &with_inner, &summary);
+        EXPECT_EQ(summary.linear_solver_ordering_given,
+                  (eliminates_points ? std::vector<int>{150, 12}
+                                     : std::vector<int>{12, 150}))
+            << summary.path_reason;
+      }
+    }
+  }
+}
+
+// Then the solver chooses, as without it.
+TEST(ArrayProblem, NothingThatVariesIsEliminated) {
+  std::vector<std::vector<double>> results;
+  for (const bool is_eliminated : {false, true}) {
+    Arrays arrays(9);
+    arrays.use_functor = true;
+    const std::vector<uint8_t> all(arrays.bal.num_points(), 1);
+    arrays.of_points.is_constant = all.data();
+    arrays.of_points.is_eliminated = is_eliminated;
+    ArrayProblem problem = arrays.Make();
+    ceres::Solver::Options options = SolverOptions();
+    options.num_threads = 1;
+    Summary summary;
+    Solve(options, On(DEVICE_HOST), &problem, &summary);
+    EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
+    results.push_back(arrays.bal.cameras);
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
 TEST(ArrayProblem, SameBitsWithTwoKindsOfCameras) {
   const BalTestProblem nine = MakeBalTestProblem(12, 150, 6, 9);
   const BalTestProblem ten = MakeBalTestProblem(8, 150, 4, 10, 5);
@@ -882,6 +966,31 @@ TEST(ArrayProblem, RefusesAResidualBlockThatDependsOnABlockTwice) {
             "1 of parameters 0 twice, expected different ones");
 }
 
+TEST(ArrayProblem, RefusesEliminatedBlocksThatShareAResidualBlock) {
+  std::vector<double> values(2 * 4, 0.5);
+  const std::vector<int32_t> first = {0};
+  const std::vector<int32_t> second = {1};
+  ceres::AutoDiffCostFunction<Difference, 4, 4, 4> difference(new Difference);
+  ceres::CostFunction* const cost_functions[] = {&difference};
+  ArrayProblem problem;
+  ArrayProblem::Parameters parameters;
+  parameters.values = values.data();
+  parameters.num_blocks = 2;
+  parameters.size = 4;
+  parameters.is_eliminated = true;
+  problem.AddParameters(parameters);
+  ArrayProblem::Residuals residuals;
+  residuals.num_blocks = 1;
+  residuals.blocks = {{0, first.data()}, {0, second.data()}};
+  residuals.cost_functions = cost_functions;
+  problem.AddResiduals(residuals);
+  std::string error;
+  EXPECT_FALSE(problem.IsValid(1, &error));
+  EXPECT_EQ(error,
+            "residuals 0: several blocks are of parameters 0, which has "
+            "is_eliminated; expected at most one");
+}
+
 TEST(ArrayProblem, RefusesWhatDoesNotFit) {
   Arrays arrays(9);
   const Arrays start = arrays;
@@ -949,6 +1058,10 @@ TEST(ArrayProblem, RefusesWhatDoesNotFit) {
       [&](Parameters*, Parameters* p, Residuals*) {
         p->manifolds = manifolds.data();
       });
+  expect("parameters 0 and 1 have is_eliminated, expected at most one array",
+         [](Parameters* c, Parameters* p, Residuals*) {
+           c->is_eliminated = p->is_eliminated = true;
+         });
   expect("residuals 0: num_blocks is -5, expected 0 to 2^31 - 1",
          [](Parameters*, Parameters*, Residuals* r) { r->num_blocks = -5; });
   expect("there are 4294967294 residuals, expected at most 2^31 - 1",
