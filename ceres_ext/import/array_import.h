@@ -123,6 +123,8 @@ class ArrayImport {
   void CountValues(bool batch_evaluation,
                    int64_t* num_values,
                    int64_t* num_host_values) const;
+  // The rows of the last Import; null if it referred to observations.
+  const ProblemRows* rows() const { return has_rows_ ? rows_.get() : nullptr; }
   // Columns of blocks that vary, after Import.
   int64_t num_columns() const { return num_columns_; }
 

@@ -145,7 +145,10 @@ std::string SolveSetup::WhyCeres(const PreprocessedProblem& pp) const {
 
 SolveWork SolveSetup::Work(const PreprocessedProblem& pp) const {
   SolveWork work;
-  if (input_.arrays != nullptr) {
+  if (input_.arrays != nullptr && input_.arrays->rows() != nullptr) {
+    // As of the Program of the same blocks, so that both have the same plan.
+    work = EstimateWork(*input_.arrays->rows(), pp.options, input_.options);
+  } else if (input_.arrays != nullptr) {
     int64_t num_values = 0;
     int64_t num_host_values = 0;
     input_.arrays->CountValues(

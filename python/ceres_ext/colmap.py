@@ -362,7 +362,8 @@ def _take_solver_options(options: typing.Any, solver: SolverOptions) -> None:
         )
     theirs = options.ceres.solver_options
     auto_select = options.ceres.auto_select_solver_type
-    for name, default, is_ours in _solver_fields(type(options)):
+    options_class: typing.Any = type(options)
+    for name, default, is_ours in _solver_fields(options_class):
         if name in _LINEAR_SOLVER_FIELDS and auto_select:
             continue
         value = getattr(theirs, name)
@@ -379,10 +380,10 @@ def _take_solver_options(options: typing.Any, solver: SolverOptions) -> None:
 
 @functools.cache
 def _solver_fields(
-    options: type[typing.Any],
+    options: typing.Any,
 ) -> list[tuple[str, typing.Any, bool]]:
-    """The fields of ceres.solver_options of a pycolmap.BundleAdjustmentOptions:
-    name, default, and whether SolverOptions has it too."""
+    """The fields of ceres.solver_options of a class, BundleAdjustmentOptions of
+    pycolmap: name, default, and whether SolverOptions has it too."""
     defaults = options().ceres.solver_options
     return [
         (name, getattr(defaults, name), hasattr(SolverOptions, name))

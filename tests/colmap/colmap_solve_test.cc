@@ -12,6 +12,7 @@
 #include <string>
 #include <tuple>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "Eigen/Core"
@@ -72,12 +73,13 @@ TEST_P(ColmapSolveTest, EndsWhereStockEnds) {
   Model stock = start;
   ceres::Problem stock_problem;
   BuildProblem(problem_options, &stock, &stock_problem);
-  // A rational function or twelve coefficients for each image leave a valley
-  // along which stock Ceres takes hundreds of steps; there the first steps are
-  // compared.
+  // A rational function, or the coefficients of a thin prism, for
+  // each image leave a valley along which stock Ceres takes hundreds of steps;
+  // there the first steps are compared.
   const bool is_valley =
       shared == 0 &&
       (camera_model == std::string("FULL_OPENCV") ||
+       camera_model == std::string("THIN_PRISM_FISHEYE") ||
        camera_model == std::string("RAD_TAN_THIN_PRISM_FISHEYE"));
   const auto termination_type =
       is_valley ? ceres::NO_CONVERGENCE : ceres::CONVERGENCE;
@@ -523,12 +525,16 @@ std::vector<double> Values(const Model& model) {
 void ExpectArraysHaveTheBitsOfTheProblem(const Model& start,
                                          const ProblemOptions& problem_options,
                                          const ProblemSelection& selection) {
-  for (const auto solver : {ceres::ITERATIVE_SCHUR, ceres::DENSE_SCHUR}) {
+  for (const auto& [solver, choice] :
+       {std::pair(ceres::ITERATIVE_SCHUR, LINEAR_SOLVER_AS_GIVEN),
+        std::pair(ceres::DENSE_SCHUR, LINEAR_SOLVER_AS_GIVEN),
+        std::pair(ceres::ITERATIVE_SCHUR, LINEAR_SOLVER_AUTO)}) {
     for (const DeviceType device : {DEVICE_HOST, DEVICE_CUDA}) {
       if (device == DEVICE_CUDA && !HasDevice()) {
         continue;
       }
       SCOPED_TRACE(ceres::LinearSolverTypeToString(solver));
+      SCOPED_TRACE(choice == LINEAR_SOLVER_AUTO ? "auto" : "as given");
       SCOPED_TRACE(DeviceTypeToString(device));
       ceres::Solver::Options options;
       options.logging_type = ceres::SILENT;
@@ -537,6 +543,7 @@ void ExpectArraysHaveTheBitsOfTheProblem(const Model& start,
       options.max_num_iterations = 4;
       Options ext_options;
       ext_options.device = device;
+      ext_options.linear_solver = choice;
 
       Model by_problem = start;
       ceres::Problem problem;
@@ -557,6 +564,7 @@ void ExpectArraysHaveTheBitsOfTheProblem(const Model& start,
       EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
       EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
       EXPECT_EQ(summary.path_reason, expected.path_reason);
+      EXPECT_EQ(summary.method, expected.method);
       EXPECT_EQ(summary.initial_cost, expected.initial_cost);
       EXPECT_EQ(summary.final_cost, expected.final_cost);
       EXPECT_LT(summary.final_cost, summary.initial_cost);
