@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ceres/iteration_callback.h"
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres/types.h"
@@ -33,6 +34,7 @@
 #include "examples/colmap/colmap_covariance.h"
 #include "examples/colmap/colmap_origin.h"
 #include "examples/colmap/colmap_problem.h"
+#include "examples/colmap/model_arrays.h"
 #include "examples/colmap/survey.h"
 #include "examples/colmap/survey_report.h"
 #include "gflags/gflags.h"
@@ -348,6 +350,56 @@ bool FindCovariance(const AdjusterOptions& options,
       covariance, problem, origin, model, survey, report, error);
 }
 
+// The bundle adjustment of a model: as arrays, or as a ceres::Problem if arrays
+// can't express it (a survey, poses in two blocks) or stock Ceres is to solve
+// it.
+class AdjusterProblem {
+ public:
+  // *model outlives the object, and *survey its construction.
+  AdjusterProblem(const AdjusterOptions& options, Model* model, Survey* survey)
+      : options_(options) {
+    if (survey->is_empty() && !options.problem.split_pose &&
+        options.ext.enabled) {
+      arrays_.emplace(options.problem, ProblemSelection(), model);
+      return;
+    }
+    problem_.emplace();
+    BuildProblem(options.problem, model, &*problem_);
+    survey->AddTo(options.problem, model, &*problem_);
+    OrderPointsFirst(
+        *problem_, *model, survey->ControlBlocks(), &options_.solver);
+  }
+
+  void AddCallback(ceres::IterationCallback* callback) {
+    options_.solver.callbacks.push_back(callback);
+  }
+  void Solve(ceres_ext::Summary* summary) {
+    if (arrays_.has_value()) {
+      ceres_ext::Solve(
+          options_.solver, options_.ext, arrays_->problem(), summary);
+      arrays_->Store();
+    } else {
+      ceres_ext::Solve(options_.solver, options_.ext, &*problem_, summary);
+    }
+  }
+  void MoveBack(const MovedModel& moved, Model* model) const {
+    if (!arrays_.has_value()) {
+      moved.MoveBack(*problem_, model);
+      return;
+    }
+    const auto varying = arrays_->FindVarying();
+    moved.MoveBack(
+        [&varying](const double* block) { return varying.count(block) > 0; },
+        model);
+  }
+
+ private:
+  AdjusterOptions options_;
+  // One of these.
+  std::optional<ModelArrays> arrays_;
+  std::optional<ceres::Problem> problem_;
+};
+
 ExitCode Run() {
   std::string error;
   AdjusterOptions options;
@@ -423,30 +475,22 @@ ExitCode Run() {
               << std::endl;
   }
   survey.SetStart(moved.has_value() ? options.origin : nullptr, model);
-  const auto build = [&options](
-                         Model* of, Survey* control, ceres::Problem* problem) {
-    BuildProblem(options.problem, of, problem);
-    control->AddTo(options.problem, of, problem);
-    OrderPointsFirst(*problem, *of, control->ControlBlocks(), &options.solver);
-  };
   if (FLAGS_warm_up) {
     Model same = model;
     Survey same_survey = survey;
-    ceres::Problem problem;
-    build(&same, &same_survey, &problem);
+    AdjusterProblem problem(options, &same, &same_survey);
     bal::WarmUp(options.ext);
     ceres_ext::Summary ignored;
-    Solve(options.solver, options.ext, &problem, &ignored);
+    problem.Solve(&ignored);
     start = std::chrono::steady_clock::now();
   }
-  ceres::Problem problem;
-  build(&model, &survey, &problem);
+  AdjusterProblem problem(options, &model, &survey);
   times.build_in_seconds = bal::SecondsSince(start);
   bal::InterruptCallback interrupt;
-  options.solver.callbacks.push_back(&interrupt);
+  problem.AddCallback(&interrupt);
   ceres_ext::Summary summary;
   bal::SetSignalPhase(bal::SIGNAL_ENDS_SOLVE);
-  Solve(options.solver, options.ext, &problem, &summary);
+  problem.Solve(&summary);
   bal::SetSignalPhase(bal::SIGNAL_WAITS);
   const bool was_interrupted = interrupt.WasInterrupted(&summary);
   const std::vector<RunawayFocalLength> runaways =
@@ -472,7 +516,7 @@ ExitCode Run() {
       }
     }
     if (moved.has_value()) {
-      moved->MoveBack(problem, &model);
+      problem.MoveBack(*moved, &model);
     }
     check_written(WriteModel(FLAGS_output_path, model, &error));
     if (has_covariance) {
