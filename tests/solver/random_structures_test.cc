@@ -28,6 +28,7 @@
 #include "ceres_ext/solver/preconditioner/create_preconditioner.h"
 #include "ceres_ext/solver/step_solver.h"
 #include "ceres_ext/solver/view_batch.h"
+#include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
@@ -532,10 +533,11 @@ class OnMachine {
     const kernels::ObservationIndexRef& index = indices_.back()->ref();
     const int64_t n = index.num_observations;
     kernels::HostContext host_context(2);
-    const auto read_rows = [&](std::vector<int32_t>* view,
-                               std::vector<int32_t>* point) -> kernels::Status {
-      view->resize(n);
-      point->resize(n);
+    const auto read_rows =
+        [&](kernels::HostBuffer<int32_t>* view,
+            kernels::HostBuffer<int32_t>* point) -> kernels::Status {
+      CERES_EXT_RETURN_IF_ERROR(view->Allocate(n));
+      CERES_EXT_RETURN_IF_ERROR(point->Allocate(n));
       CERES_EXT_RETURN_IF_ERROR(
           machine_->Download(n, index.camera_id, view->data()));
       return machine_->Download(n, index.point_id, point->data());
