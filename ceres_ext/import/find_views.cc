@@ -244,8 +244,8 @@ void Allocate(int64_t size, Buffer* buffer) {
   }
 }
 
-// Of rows that have views, if the block of one slot determines the view, as
-// that of an image does. False otherwise.
+// Finds views whose block in one slot determines them, as that of an image
+// does. False if there is no such slot.
 bool FindViewsBySlot(const UniformReader& reader,
                      kernels::HostContext* context,
                      ViewStructure* views) {
@@ -331,7 +331,7 @@ bool FindViewsBySlot(const UniformReader& reader,
   return true;
 }
 
-// What FindViews finds before it looks at pairs.
+// The findings of FindViews before it looks at pairs.
 struct Found {
   bool has_views = false;
   ViewStructure views;

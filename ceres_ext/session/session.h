@@ -101,7 +101,7 @@ class Session {
                        double* state_plus_delta) {
     return parts_.evaluator.Plus(state, delta, state_plus_delta);
   }
-  // Of a Step whose summary says is_queued; waits for it.
+  // The end of a Step whose summary says is_queued; waits for it.
   void FinishStep(solver::StepSummary* summary);
   // The Jacobian that steps are of.
   Linearization<Machine>* linearization() { return parts_.linearization.get(); }

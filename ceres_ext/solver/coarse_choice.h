@@ -65,7 +65,7 @@ class CoarseChoice {
     return !has_ended;
   }
   // A step has taken so many iterations with it. is_same_linearization: the one
-  // before was rejected. What is to be made again before the next step that has
+  // before was rejected. The parts to make again before the next step that has
   // it.
   Due NoteStep(int num_iterations, bool is_same_linearization) {
     num_rejected_ = is_same_linearization ? num_rejected_ + 1 : 0;

@@ -621,7 +621,7 @@ class StepSolver {
     return {};
   }
 
-  // Of an exact step that is done.
+  // Those of an exact step that is done.
   void AddSeconds(StepSummary* summary) {
     summary->normal_blocks_seconds +=
         machine_->SecondsBetweenMarks(kBegin, kBlocksDone);

@@ -510,7 +510,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   bool step_is_judged_ = true;
   // The last operation was Multiply.
   bool has_scaled_step_ = false;
-  // What norms_of_plus_ are of; null: nothing.
+  // The vectors that norms_of_plus_ are of; null: none.
   const double* plus_from_ = nullptr;
   const double* plus_to_ = nullptr;
   typename Machine::template Result<kernels::LoopScalars> norms_of_plus_;

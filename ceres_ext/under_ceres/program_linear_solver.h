@@ -37,7 +37,7 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
   // If the loop calls FinishStep before it uses what it can't take back, exact
   // steps of a device are only queued by Solve.
   void QueueSteps() { may_queue_ = !kIsHost<Machine>; }
-  // Of the last Solve: waits for its step. False: there is none, and whatever
+  // Waits for the step of the last Solve. False: there is none, and whatever
   // was computed of it is of no use. A fatal error has happened to *failure.
   bool FinishStep() {
     if (!is_queued_) {

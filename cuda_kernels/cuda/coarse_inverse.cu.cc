@@ -18,7 +18,7 @@ constexpr int kTile = CoarseInverseParams::kTile;
 // Columns of a tile in shared memory are read along rows, too.
 constexpr int kPitch = kTile + 1;
 constexpr int kInverseBlock = 256;
-// Of products of tiles a thread takes kOfThread x kOfThread elements,
+// A thread takes kOfThread x kOfThread elements of a product of tiles,
 // kProductSide apart.
 constexpr int kProductSide = 8;
 constexpr int kOfThread = kTile / kProductSide;

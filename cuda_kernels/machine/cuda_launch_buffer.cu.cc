@@ -37,8 +37,8 @@ struct SetManyBytes {
 
 namespace {
 
-// The room of a buffer. A sequence of fewer launches is no graph: its launch
-// would take as long.
+// The room of a buffer, and the fewest launches that a graph has: the launch of
+// a smaller one would take as long.
 constexpr int kMostLaunches = 128;
 constexpr int64_t kMostValueBytes = int64_t{1} << 16;
 constexpr int kLeastLaunches = 3;

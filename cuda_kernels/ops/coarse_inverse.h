@@ -5,7 +5,7 @@
 //
 //   A = L L', X = L^-1, A^-1 = X'X
 //
-// Of square tiles, column of tiles by column of tiles. After column k is taken,
+// By square tiles, column of tiles by column of tiles. After column k is taken,
 // columns up to k hold X of what has been eliminated, the others hold what is
 // left of A. Loading cuSOLVER takes longer than this.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_COARSE_INVERSE_H_

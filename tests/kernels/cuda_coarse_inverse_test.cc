@@ -52,7 +52,7 @@ TEST_F(CoarseInverseTest, IsTheInverse) {
     for (const int64_t stride : {n, n + 3}) {
       SCOPED_TRACE(testing::Message() << n << ' ' << stride);
       const std::vector<double> a = RandomMatrix(n);
-      // What is above the diagonal and behind the columns has no meaning.
+      // Values above the diagonal and behind the columns have no meaning.
       std::vector<double> given(static_cast<size_t>(n * stride), kNaN);
       for (int64_t j = 0; j < n; ++j) {
         std::copy(a.begin() + n * j + j,

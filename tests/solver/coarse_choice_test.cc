@@ -50,7 +50,7 @@ TEST(CoarseChoice, StaysOffIfNoStepIsHard) {
   EXPECT_TRUE(choice.IsOn());
 }
 
-// What steps take beyond the first one with it: 9 + 5 < 15 <= 9 + 5 + 1.
+// Steps take so many beyond the first one: 9 + 5 < 15 <= 9 + 5 + 1.
 TEST(CoarseChoice, FormsTheMatrixAgainWhenKeepingItHasCostAsMuch) {
   CoarseChoice choice;
   choice.Setup(0, 15);

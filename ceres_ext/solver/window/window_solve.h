@@ -14,7 +14,7 @@
 //              where I is there for rows of the same camera alone
 //
 // S and L are block-sparse: only the pairs of the pattern (window.h) are read
-// and written. What is left out is zero, so it changes no sum.
+// and written. The others are zero, so they change no sum.
 //
 // A thread owns a tile of S, so that each sum has one order: that of the rows.
 // Then S + D^2 = L L' with b as its last row, which makes forward substitution
@@ -1869,7 +1869,7 @@ class WindowSolve {
   double* step_;             // of the cameras
   double* costs_;
   double* items_;
-  // Of a window that blocks share (WindowScratch).
+  // For a window that blocks share (WindowScratch).
   double* shared_schur_;
   uint64_t* chunk_masks_;
   double* parts_;
