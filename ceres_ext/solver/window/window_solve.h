@@ -1433,6 +1433,8 @@ class WindowSolve {
   // so that more threads have one.
   CERES_EXT_WINDOW void UpdateBehind(
       const Panel& panel, int begin, int end, int num_behind, int num_blocks) {
+    // A host thread has tiles of one height.
+    // NOLINTNEXTLINE(bugprone-branch-clone)
     if (NumTilesBehind<kLow>(num_behind) <= team_->size()) {
       UpdateTilesBehind<kLow>(panel, begin, end, num_behind, num_blocks);
     } else {
