@@ -189,10 +189,10 @@ class ShapeBenchmark {
       }
     }
     kernels::HostContext host_context(1);
-    const auto read_rows = [this](std::vector<int32_t>* view,
-                                  std::vector<int32_t>* point) {
-      view->resize(n_);
-      point->resize(n_);
+    const auto read_rows = [this](kernels::HostBuffer<int32_t>* view,
+                                  kernels::HostBuffer<int32_t>* point) {
+      OK_OR_EXIT(view->Allocate(n_));
+      OK_OR_EXIT(point->Allocate(n_));
       OK_OR_EXIT(machine_->Download(n_, index_.ref().camera_id, view->data()));
       OK_OR_EXIT(machine_->Download(n_, index_.ref().point_id, point->data()));
       return kernels::Status();

@@ -146,13 +146,23 @@ TEST_F(TrustRegionVectors, Sums) {
   }
 }
 
-// A step is taken where every element is finite and has been written.
+// A step is taken where every element is finite and has been written. A device
+// says so when it is asked for the model's cost.
 TEST_F(TrustRegionVectors, NegateIfValidFindsEveryElement) {
   for (const int n : {1, 33, 70001}) {
     ASSERT_TRUE(vectors_->Setup({n, n, n}, nullptr).ok());
     const std::vector<double> x = Random(n);
     double* a = New(x);
-    ASSERT_TRUE(vectors_->NegateIfValid(n, a));
+    double* b = New(x);
+    const auto is_taken = [&] {
+      double change = 0.0;
+      if (!vectors_->NegateIfValid(n, a)) {
+        return false;
+      }
+      EXPECT_TRUE(vectors_->ModelCostChange(n, b, b, &change));
+      return !std::isnan(change);
+    };
+    ASSERT_TRUE(is_taken());
     const std::vector<double> negated = Get(n, a);
     for (int i = 0; i < n; ++i) {
       ASSERT_EQ(negated[i], -x[i]);
@@ -163,7 +173,7 @@ TEST_F(TrustRegionVectors, NegateIfValidFindsEveryElement) {
         std::vector<double> with_bad = x;
         with_bad[at] = bad;
         ASSERT_TRUE(vectors_->CopyFromHost(n, with_bad.data(), a));
-        EXPECT_FALSE(vectors_->NegateIfValid(n, a)) << bad << " at " << at;
+        EXPECT_FALSE(is_taken()) << bad << " at " << at;
       }
     }
     // Everything but one element is written.
@@ -174,9 +184,54 @@ TEST_F(TrustRegionVectors, NegateIfValidFindsEveryElement) {
       values = x;
       values[at] = left;
       ASSERT_TRUE(vectors_->CopyFromHost(n, values.data(), a));
-      EXPECT_FALSE(vectors_->NegateIfValid(n, a)) << "unwritten " << at;
+      EXPECT_FALSE(is_taken()) << "unwritten " << at;
     }
+    ASSERT_TRUE(vectors_->CopyFromHost(n, x.data(), a));
+    EXPECT_TRUE(is_taken());
+    // The linear solver finds that there is no step.
+    bool has_step = false;
+    vectors_->SetFinishStep([&has_step] { return has_step; });
+    EXPECT_FALSE(is_taken());
+    has_step = true;
+    EXPECT_TRUE(is_taken());
     vectors_->Free(a);
+    vectors_->Free(b);
+  }
+}
+
+// Norms that are computed with Plus are those of the vectors as they are.
+TEST_F(TrustRegionVectors, StepNormsAfterPlus) {
+  constexpr int n = 70001;
+  ASSERT_TRUE(vectors_->Setup({n, n, n}, nullptr).ok());
+  double* a = New(Random(n));
+  double* b = New(Random(n));
+  double* c = New(Random(n));
+  const auto expect = [&](double x_norm, double step_norm) {
+    double x = -1, step = -1;
+    ASSERT_TRUE(vectors_->StepNorms(n, a, b, &x, &step));
+    EXPECT_EQ(x, x_norm);
+    EXPECT_EQ(step, step_norm);
+  };
+  double x_norm = -1, step_norm = -1;
+  ASSERT_TRUE(vectors_->StepNorms(n, a, b, &x_norm, &step_norm));
+  vectors_->Multiply(n, b, c, c);
+  vectors_->NotePlus(n, a, b);
+  expect(x_norm, step_norm);
+  // Other vectors, and another candidate since.
+  vectors_->Multiply(n, b, c, c);
+  vectors_->NotePlus(n, b, a);
+  expect(x_norm, step_norm);
+  vectors_->Multiply(n, b, c, c);
+  vectors_->NotePlus(n, a, b);
+  vectors_->Copy(n, a, b);
+  expect(x_norm, 0.0);
+  vectors_->Multiply(n, b, c, c);
+  vectors_->NotePlus(n, a, b);
+  vectors_->SetZero(n, b);
+  vectors_->NotePlus(n, a, b);  // of no step that was scaled
+  expect(x_norm, x_norm);
+  for (double* vector : {a, b, c}) {
+    vectors_->Free(vector);
   }
 }
 
@@ -221,10 +276,10 @@ TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
         kX, kStep, kResiduals, keeps_best};
     ASSERT_TRUE(vectors_->Setup(loop, nullptr).ok());
     const int64_t bytes = machine_->bytes();
-    // The host counts the scalars too, which a device has in page-locked
-    // memory.
+    // The host counts the scalars and the norms too, which a device has in
+    // page-locked memory.
     const int64_t scalars =
-        kIsHost<TestMachine> ? int64_t{sizeof(kernels::LoopScalars)} : 0;
+        kIsHost<TestMachine> ? 2 * int64_t{sizeof(kernels::LoopScalars)} : 0;
     EXPECT_EQ(bytes - before - scalars,
               LoopVectors<TestMachine>::NumBytes(
                   loop, shares, /*has_scratch=*/false));
