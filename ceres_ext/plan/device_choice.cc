@@ -181,7 +181,7 @@ double StepsSeconds(const SolveWork& work,
 SolveWork EstimateWork(const ProblemRows& rows,
                        const ceres::Solver::Options& options,
                        const Options& ext_options) {
-  constexpr int64_t kSample = 512;
+  constexpr int64_t kSample = 4096;
   const int64_t stride = rows.size() / kSample + 1;
   int64_t all_values = 0;
   int64_t num_host_values = 0;

@@ -525,7 +525,7 @@ class WrongSolutions
         };
   }
 
-  // More columns than one block of threads factorises, which is no library.
+  // More columns than one block of threads factorises without a library.
   static Case Make(ceres::LinearSolverType type) {
     Case made(Kind::kObservations, 1, MakeBalTestProblem(26, 260, 4, 9));
     made.options.linear_solver_type = type;
