@@ -44,10 +44,7 @@ inline constexpr bool kIsHost = std::is_same_v<Machine, kernels::HostMachine>;
 
 // The destructor restores what was current for the calling thread. On the host
 // nothing is.
-struct NoDevice {
-  NoDevice() = default;
-  explicit NoDevice(const kernels::CudaContext& /*context*/) {}
-};
+struct NoDevice {};
 template <typename Machine>
 using KeepCurrentDevice = std::conditional_t<kHasCuda && !kIsHost<Machine>,
                                              kernels::KeepCurrentContext,

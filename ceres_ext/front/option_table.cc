@@ -241,8 +241,9 @@ const std::vector<OptionRow>& OptionTable() {
      "Most bytes that all solves of the process may hold on the device at "
      "once; 0 means no limit."},
     {"cuda_graph", Enum<&Options::cuda_graph>(), kSolver,
-     "PCG runs as a CUDA graph; auto does so after a hundred iterations "
-     "unless a profiler, sanitizer or debugger is found."},
+     "Launches of a step that come again run as CUDA graphs, and so does "
+     "PCG, with auto after a hundred iterations; auto has none if a profiler, "
+     "sanitizer or debugger is found."},
   };
   // clang-format on
   return kTable;

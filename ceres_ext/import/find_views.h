@@ -38,9 +38,8 @@ const UniformRows* FindUniformViews(const ProblemRows& problem,
 // among the blocks that vary, or uniform_points has it. After
 // ProblemRows::ReadBlocks, which may skip FindUniformViews if rows are all
 // rows; if views->uniform is not what was skipped, some general rows were.
-// False with a
-// sentence in *reason where this library can't take a row: it depends on two
-// eliminated blocks. Throws std::bad_alloc.
+// False with a sentence in *reason where this library can't take a row: it
+// depends on two eliminated blocks. Throws std::bad_alloc.
 bool FindViews(const ProblemRows& problem,
                const OtherRows& rows,
                const std::vector<uint8_t>& is_eliminated,

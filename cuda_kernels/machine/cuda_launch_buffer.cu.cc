@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
+#include <new>
+#include <string>
 #include <utility>
 
 #include "cuda_kernels/machine/cuda_context.h"

@@ -127,6 +127,15 @@ void ModelArrays::AddToProblem(bool is_eliminated, Blocks* blocks) {
   blocks->number = problem_.AddParameters(parameters);
 }
 
+namespace {
+
+template <typename Error>
+Error OfPixel(const double* pixel, const Image& /*image*/) {
+  return Error{pixel[0], pixel[1]};
+}
+
+}  // namespace
+
 template <typename Error, typename MakeError>
 void ModelArrays::SetConstantsOf(const ProblemPlan& plan,
                                  const ProblemPlan::Group& group,
@@ -165,14 +174,7 @@ void ModelArrays::SetConstants(const ProblemPlan& plan,
     }
     if (group.kind == IMAGE_OF_POSE) {
       using Error = typename ReprojectionCosts<CameraModel>::Error;
-      SetConstantsOf<Error>(
-          plan,
-          group,
-          [](const double* pixel, const Image& /*image*/) {
-            return Error{pixel[0], pixel[1]};
-          },
-          rows,
-          residuals);
+      SetConstantsOf<Error>(plan, group, OfPixel<Error>, rows, residuals);
       residuals->make_cost_function = makers.one_block;
     } else if (group.kind == IMAGE_OF_CONSTANT_SENSOR) {
       using Error = typename Rig::ConstantError;
@@ -188,14 +190,7 @@ void ModelArrays::SetConstants(const ProblemPlan& plan,
       residuals->make_cost_function = makers.constant_rig;
     } else {
       using Error = typename Rig::Error;
-      SetConstantsOf<Error>(
-          plan,
-          group,
-          [](const double* pixel, const Image& /*image*/) {
-            return Error{pixel[0], pixel[1]};
-          },
-          rows,
-          residuals);
+      SetConstantsOf<Error>(plan, group, OfPixel<Error>, rows, residuals);
       residuals->make_cost_function = makers.rig;
     }
   });
