@@ -397,7 +397,7 @@ bool FindAnyViews(const ProblemRows& problem,
   Allocate(n, &view_of);
   Allocate(n, &point_of);
   // Points of observations, with which these share a family, have three values.
-  const int max_size = rows.rows == nullptr ? kAnySize : kPointSize;
+  const int max_size = rows.are_all ? kAnySize : kPointSize;
   std::vector<Task> tasks(
       static_cast<size_t>((n + rows_per_task - 1) / rows_per_task));
   context->ParallelFor(n, rows_per_task, [&](int64_t begin, int64_t end) {
@@ -455,7 +455,7 @@ bool FindAnyViews(const ProblemRows& problem,
       }
     }
     const bool lists_rows =
-        all.uniform == nullptr && (has_others || rows.rows != nullptr);
+        all.uniform == nullptr && (has_others || !rows.are_all);
     Allocate(has_others ? num_rows : 0, &all.view_id);
     Allocate(has_others ? num_rows : 0, &all.point_id);
     Allocate(lists_rows ? num_rows : 0, &all.rows);
@@ -545,7 +545,7 @@ bool FindViews(const ProblemRows& problem,
                ViewStructure* views,
                std::string* reason) {
   std::vector<UniformReader> readers;
-  if (rows.rows == nullptr) {
+  if (rows.are_all) {
     readers = MakeReaders(problem, is_eliminated, use_schur);
   }
   Found found;

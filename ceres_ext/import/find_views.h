@@ -16,13 +16,15 @@
 
 namespace ceres_ext {
 
-// The rows that are not observations: all, if there is no list.
+// The rows that are not observations: all, or those of a list, which may be
+// empty.
 struct OtherRows {
+  bool are_all = true;
   int64_t size = 0;
   const int32_t* rows = nullptr;
 
   int32_t operator[](int64_t k) const {
-    return rows == nullptr ? static_cast<int32_t>(k) : rows[k];
+    return are_all ? static_cast<int32_t>(k) : rows[k];
   }
 };
 

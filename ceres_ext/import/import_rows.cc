@@ -202,7 +202,9 @@ class Importer {
       others.size = rows_.size();
       if (has_observations_) {
         listed = ListOtherRows();
-        others = {static_cast<int64_t>(listed.size()), listed.data()};
+        others = {/*are_all=*/false,
+                  static_cast<int64_t>(listed.size()),
+                  listed.data()};
       }
       if (!CheckEliminatedSizes() || !FindViews(rows_,
                                                 others,

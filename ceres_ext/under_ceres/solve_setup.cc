@@ -311,15 +311,13 @@ bool SolveSetup::SetupPlan(const ImportOptions& import_options,
       ceres::internal::AreHostVectorsRequired(*pp, &why_host_vectors)) {
     facts.SetNoDevice({StatusCode::kUnsupported, why_host_vectors});
   }
-  bool device_failed = false;
   while (true) {
     const auto decision = Decide(request, rows, facts);
     const double context_seconds = facts.TakeContextSeconds();
     input_.record->context_time_in_seconds += context_seconds;
     input_.record->setup_time_in_seconds -= context_seconds;
     if (const auto* refusal = std::get_if<Refusal>(&decision)) {
-      // Another order does not help a device that fails.
-      is_final_ = refusal->is_final || device_failed;
+      is_final_ = refusal->is_final;
       return Decline(refusal->reason);
     }
     const SolvePlan& plan = std::get<SolvePlan>(decision);
@@ -360,7 +358,6 @@ bool SolveSetup::SetupPlan(const ImportOptions& import_options,
       return Decline(status.message);
     }
     facts.SetNoDevice(status);
-    device_failed = true;
     // It is used up.
     if (!Import(import_options, *pp, structure)) {
       return false;

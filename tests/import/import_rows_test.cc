@@ -720,6 +720,31 @@ TEST_P(ArrayRowsTest, RotationsAreNoPointsOfObservations) {
   EXPECT_EQ(structure.e[1].size(), kRotations);
 }
 
+// If all rows are observations, none has a view too.
+TEST_P(ArrayRowsTest, ObservationsAreTakenOnce) {
+  ArrayProblem problem;
+  const int point =
+      problem.AddParameters({bal_.points.data(), bal_.num_points(), 3});
+  const int camera =
+      problem.AddParameters({bal_.cameras.data(), bal_.num_cameras(), 9});
+  problem.AddResiduals<BalReprojectionError>(
+      kRows,
+      bal_.observations.data(),
+      {{camera, bal_.camera_id.data()}, {point, bal_.point_id.data()}});
+  auto rows = std::make_shared<ArrayRows>(&problem);
+  rows->Setup(&context_);
+  ImportOptions options;
+  options.num_eliminate_blocks = bal_.num_points();
+  ProblemStructure structure;
+  std::string reason;
+  ASSERT_TRUE(ImportRows(rows, options, &context_, &structure, &reason))
+      << reason;
+  ASSERT_EQ(structure.observations.size(), 1u);
+  EXPECT_EQ(structure.observations[0].size(), kRows);
+  EXPECT_EQ(structure.views.size(), 0);
+  EXPECT_TRUE(structure.general_rows.empty());
+}
+
 // A block that is constant or has a manifold of its own.
 TEST_P(ArrayRowsTest, OtherRowsAreNotUniform) {
   std::vector<uint8_t> is_constant(30, 0);
