@@ -98,6 +98,7 @@ foreach(
   cuda_kernels/machine/cuda_context.h
   cuda_kernels/machine/cuda_graph.h
   cuda_kernels/machine/cuda_launch.cuh
+  cuda_kernels/machine/cuda_launch_buffer.h
   cuda_kernels/machine/cuda_machine.h
   cuda_kernels/machine/cuda_sort.h
   cuda_kernels/machine/cuda_warp.cuh

@@ -54,7 +54,8 @@ check() {
         wrong = ""
         if (a < 0 || b < 0) wrong = "is in no layer"
         else if (b > a) wrong = "points up"
-        else if (a == 7 && b != 7 && !index(installed, " " to " "))
+        else if ((a == 7 || index(installed, " " from " ")) && b != 7 &&
+                 !index(installed, " " to " "))
           wrong = "is not installed"
         else if (a == 16 && b != 16 && b != 7 &&
                  to != "cuda_kernels/machine/host_processors.h")
@@ -91,7 +92,9 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree"/{examples,benchmarks,studies,python,problem_io}
 mkdir -p "$tree"/ceres_ext/{solver,import,rows}
-mkdir -p "$tree"/cuda_kernels/{base,ops,host,cuda}
+mkdir -p "$tree"/cuda_kernels/{base,ops,host,cuda} "$tree/cmake"
+echo '  cuda_kernels/ops/installed.h' >"$tree/cmake/CeresExtInstall.cmake"
+echo '#include "cuda_kernels/base/b.h"' >"$tree/cuda_kernels/ops/installed.h"
 echo '#include "cuda_kernels/ops/b.h"' >"$tree/cuda_kernels/base/a.h"
 echo '#include "cuda_kernels/cuda/b.cuh"' >"$tree/cuda_kernels/host/a.cc"
 echo '#include "cuda_kernels/cuda/b.cuh"' >"$tree/ceres_ext/solver/a.cc"
@@ -114,6 +117,7 @@ ceres_ext/solver/a.cc:1: cuda_kernels/cuda/b.cuh is for nvcc alone
 ceres_ext/solver/b.cc:1: ceres_ext/import/b.h points up
 cuda_kernels/base/a.h:1: cuda_kernels/ops/b.h points up
 cuda_kernels/host/a.cc:1: cuda_kernels/cuda/b.cuh is of the other machine
+cuda_kernels/ops/installed.h:1: cuda_kernels/base/b.h is not installed
 problem_io/a.h:1: ceres_ext/rows/b.h is not for problem_io
 problem_io/b.h:1: examples/b.h points up
 problem_io/c.h:1: studies/b.h points up'
