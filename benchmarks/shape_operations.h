@@ -188,18 +188,9 @@ class ShapeBenchmark {
         cells[v].push_back({f, slot.is_shared ? 0 : v, slot.size});
       }
     }
-    kernels::HostContext host_context(1);
-    const auto read_rows = [this](kernels::HostBuffer<int32_t>* view,
-                                  kernels::HostBuffer<int32_t>* point) {
-      OK_OR_EXIT(view->Allocate(n_));
-      OK_OR_EXIT(point->Allocate(n_));
-      OK_OR_EXIT(machine_->Download(n_, index_.ref().camera_id, view->data()));
-      OK_OR_EXIT(machine_->Download(n_, index_.ref().point_id, point->data()));
-      return kernels::Status();
-    };
     kernels::Views<Machine> views;
-    OK_OR_EXIT(views.Setup(
-        blocks.f, blocks.merged, C, cells, read_rows, &host_context, machine_));
+    OK_OR_EXIT(
+        views.Setup(blocks.f, blocks.merged, C, cells, index_.ref(), machine_));
     const Stored<T, C> jacobian{{arrays.Upload(Random<T>(2 * C * n_)), n_},
                                 {arrays.Upload(Random<T>(6 * n_)), n_}};
     solver::ViewBatch<Machine, Stored<T, C>> batch;

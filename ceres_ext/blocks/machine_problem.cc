@@ -322,30 +322,11 @@ Status MachineProblem<Machine>::SetupViews(ProblemStructure* structure,
     }
   }
   CERES_EXT_RETURN_IF_ERROR(machine_->Upload(columns, &views_->columns));
-  const kernels::ObservationIndexRef& index = views_->index();
-  const auto read = [&](const int32_t* from,
-                        kernels::HostBuffer<int32_t>* to) -> Status {
-    constexpr int64_t kRowsPerTask = 1 << 16;
-    CERES_EXT_RETURN_IF_ERROR(to->Allocate(rows.size()));
-    // Fresh pages come faster to several threads than to a copy.
-    host_context->ParallelFor(
-        rows.size(), kRowsPerTask, [to](int64_t begin, int64_t end) {
-          std::fill(to->data() + begin, to->data() + end, 0);
-        });
-    return machine_->Download(rows.size(), from, to->data());
-  };
-  const auto read_rows =
-      [&](kernels::HostBuffer<int32_t>* view_of_row,
-          kernels::HostBuffer<int32_t>* point_of_row) -> Status {
-    CERES_EXT_RETURN_IF_ERROR(read(index.camera_id, view_of_row));
-    return read(index.point_id, point_of_row);
-  };
   return views_->views.Setup(blocks_.f,
                              blocks_.merged,
                              rows.columns,
                              cells,
-                             read_rows,
-                             host_context,
+                             views_->index(),
                              machine_);
 }
 

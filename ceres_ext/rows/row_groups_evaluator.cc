@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstring>
 #include <future>
 #include <string>
 #include <system_error>
@@ -11,6 +13,7 @@
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/base/type_name.h"
+#include "cuda_kernels/ops/block_table.h"
 
 namespace ceres_ext {
 
@@ -118,6 +121,25 @@ Status RowGroupsEvaluator<Machine>::SetupUniformRows(
 }
 
 template <typename Machine>
+Status RowGroupsEvaluator<Machine>::SetupUniformPoints(
+    const kernels::BlockTableRef& table, Machine* machine) {
+  using Record = kernels::StateRecordsParams::Record;
+  static_assert(sizeof(RowBlock) == sizeof(Record));
+  static_assert(offsetof(RowBlock, state) == 0);
+  RowBlock point;
+  point.size = table.ambient_size;
+  Record like;
+  std::memcpy(&like, &point, sizeof(like));
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(table.num_blocks, &points_));
+  return kernels::Run(
+      kernels::StateRecordsParams{table.num_blocks,
+                                  like,
+                                  table.state_offset,
+                                  reinterpret_cast<Record*>(points_.data())},
+      machine);
+}
+
+template <typename Machine>
 Status RowGroupsEvaluator<Machine>::SplitByModel(
     const ProblemStructure& structure,
     const InputArray<int32_t>& rows,
@@ -182,9 +204,11 @@ Status RowGroupsEvaluator<Machine>::SetupModels(
   };
   CERES_EXT_RETURN_IF_ERROR(
       machine()->Upload(row_blocks.constant_state(), &constant_state_));
-  CERES_EXT_RETURN_IF_ERROR(set_tangents(points.size(), points.data()));
-  CERES_EXT_RETURN_IF_ERROR(
-      machine()->Upload(points.size(), points.data(), &points_));
+  if (!has_uniform_points()) {
+    CERES_EXT_RETURN_IF_ERROR(set_tangents(points.size(), points.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine()->Upload(points.size(), points.data(), &points_));
+  }
   RowBatch common;
   common.points = points_.data();
   common.point_id = point_id;

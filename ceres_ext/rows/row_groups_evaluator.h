@@ -152,7 +152,7 @@ class RowGroupsEvaluator : public BatchEvaluator {
   // rows: their numbers in the problem, in the order of the index. chunk: host
   // rows in one. e_values: see HostEvaluation::Evaluate. point_id: RowBatch's.
   // describe fills what a ModelInput says of blocks, rows and place being set,
-  // and points, once.
+  // and points, once, unless SetupUniformPoints has been called.
   kernels::Status SetupRows(const RowGroupsInput<Machine>& input,
                             const InputArray<int32_t>& rows,
                             int64_t num_residuals,
@@ -168,6 +168,10 @@ class RowGroupsEvaluator : public BatchEvaluator {
                                    int64_t num_residuals,
                                    const int32_t* point_id,
                                    const DescribeModel& describe);
+  // Makes RowBatch::points of a uniform table on the machine.
+  kernels::Status SetupUniformPoints(const kernels::BlockTableRef& table,
+                                     Machine* machine);
+  bool has_uniform_points() const { return points_.size() > 0; }
 
   const MachineProblem<Machine>& blocks() const { return *blocks_; }
   Machine* machine() const { return blocks_->machine(); }
@@ -258,7 +262,7 @@ class RowGroupsEvaluator : public BatchEvaluator {
   // State that their rows share.
   BlockManifolds<Machine> manifolds_;
   Buffer<double> constant_state_;
-  Buffer<RowBlock> points_;
+  Buffer<RowBlock> points_;  // empty: there are none
 };
 
 }  // namespace ceres_ext

@@ -34,6 +34,10 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     this->owns_points_ = blocks.e_owner[0] != solver::ProblemBlocks::kShared;
     const int64_t n = rows_->index().num_observations;
     const ViewStructure& views = input.structure->views;
+    if (rows_->points().is_uniform()) {
+      CERES_EXT_RETURN_IF_ERROR(
+          this->SetupUniformPoints(rows_->point_table(), rows_->machine));
+    }
     const int16_t model = input.structure->model(views.row(0));
     if (views.uniform != nullptr && model != ProblemStructure::kNoModel &&
         input.why_no_form[model].empty()) {
@@ -49,7 +53,9 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
             model_input->is_recomputed = input.recomputed_views;
             model_input->machine_combination = rows_->index().camera_id;
             DescribeUniformModel(*input.structure, row_blocks, model_input);
-            return DescribePoints(input, row_blocks, points);
+            return this->has_uniform_points()
+                       ? Status()
+                       : DescribePoints(input, row_blocks, points);
           });
     }
     kernels::HostBuffer<int32_t> order;
@@ -71,7 +77,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
                               kernels::HostBuffer<RowBlock>* points,
                               ModelInput* model_input) -> Status {
       model_input->is_recomputed = input.recomputed_views;
-      if (points->size() == 0) {
+      if (points->size() == 0 && !this->has_uniform_points()) {
         CERES_EXT_RETURN_IF_ERROR(DescribePoints(input, row_blocks, points));
       }
       return DescribeModel(input, order.data(), row_blocks, model_input);

@@ -81,6 +81,24 @@ struct UniformBlockTableParams {
   }
 };
 
+// records[i] = `like`, with state_offset[i] as its first word.
+// Traffic: 20 B per record.
+struct StateRecordsParams {
+  struct alignas(16) Record {
+    int32_t words[4];
+  };
+  int64_t n = 0;
+  Record like = {};
+  const int32_t* state_offset = nullptr;  // n
+  Record* records = nullptr;              // n
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    Record record = like;
+    record.words[0] = state_offset[i];
+    records[i] = record;
+  }
+};
+
 // padded = vector, and `padding` where the vector has no value.
 // Traffic: 16 B per value, 8 B where the vector is null.
 struct GatherTangentParams {

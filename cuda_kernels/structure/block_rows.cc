@@ -57,49 +57,62 @@ Status BlockRowsBuilder::Check() const {
   return {};
 }
 
+BlockListCuts MakeBlockListCuts(const std::vector<int64_t>& begin) {
+  BlockListCuts cuts;
+  cuts.segment = begin.back() < kFewCells ? kSegmentOfFewCells : kSegmentCells;
+  for (size_t b = 0; b + 1 < begin.size(); ++b) {
+    const int64_t num_cells = begin[b + 1] - begin[b];
+    if (num_cells > 0) {
+      cuts.block.push_back(static_cast<int32_t>(b));
+      cuts.block_begin.push_back(begin[b]);
+      cuts.first_place.push_back(cuts.first_place.back() +
+                                 (num_cells + cuts.segment - 1) / cuts.segment);
+    }
+  }
+  cuts.block_begin.push_back(begin.back());
+  return cuts;
+}
+
+std::vector<std::vector<int64_t>> MakeSumLevels(std::vector<int64_t> sums) {
+  const size_t num_listed = sums.size() - 1;
+  std::vector<std::vector<int64_t>> levels;
+  while (sums.back() > static_cast<int64_t>(num_listed)) {
+    std::vector<int64_t> level;
+    std::vector<int64_t> fewer{0};
+    for (size_t b = 0; b < num_listed; ++b) {
+      for (int64_t first = sums[b]; first < sums[b + 1];
+           first += kSegmentSums) {
+        level.push_back(first);
+      }
+      fewer.push_back(static_cast<int64_t>(level.size()));
+    }
+    level.push_back(sums.back());
+    levels.push_back(std::move(level));
+    sums.swap(fewer);
+  }
+  return levels;
+}
+
 void CutBlockList(const std::vector<int64_t>& begin,
                   const int32_t* pair_of_row,
                   HostContext* context,
                   BlockList* list) {
-  const BlockCell* const cells = list->cells.data();
-  const int64_t segment =
-      list->cells.size() < kFewCells ? kSegmentOfFewCells : kSegmentCells;
-  // Each block has a place for a segment every `segment` cells.
-  std::vector<int64_t> block_begin;
-  std::vector<int64_t> first_place{0};
-  for (size_t b = 0; b + 1 < begin.size(); ++b) {
-    if (begin[b] < begin[b + 1]) {
-      list->block.push_back(static_cast<int32_t>(b));
-      block_begin.push_back(begin[b]);
-      first_place.push_back(first_place.back() +
-                            (begin[b + 1] - begin[b] + segment - 1) / segment);
-    }
-  }
-  block_begin.push_back(begin.back());
-  // The segment begins there, or where the first pair after it begins; none if
-  // the next place comes first. The rows of one eliminated block stay together.
-  constexpr int64_t kNone = -1;
-  std::vector<int64_t> segment_begin(static_cast<size_t>(first_place.back()),
-                                     kNone);
-  const auto is_same_pair = [&](int64_t a, int64_t b) {
-    const int32_t pair = pair_of_row[cells[a].row];
-    return pair >= 0 && pair == pair_of_row[cells[b].row];
-  };
+  BlockListCuts cuts = MakeBlockListCuts(begin);
+  const std::vector<int64_t>& first_place = cuts.first_place;
+  std::vector<int64_t> segment_at(static_cast<size_t>(first_place.back()));
   const auto find = [&](int64_t from, int64_t to) {
     auto b = static_cast<size_t>(
         std::upper_bound(first_place.begin(), first_place.end(), from) -
         first_place.begin() - 1);
     for (int64_t i = from; i < to; ++i) {
       b += i == first_place[b + 1] ? 1 : 0;
-      int64_t at = block_begin[b] + (i - first_place[b]) * segment;
-      const int64_t end = std::min(at + segment, block_begin[b + 1]);
-      while (pair_of_row != nullptr && at > block_begin[b] && at < end &&
-             is_same_pair(at - 1, at)) {
-        ++at;
-      }
-      if (at < end) {
-        segment_begin[static_cast<size_t>(i)] = at;
-      }
+      segment_at[static_cast<size_t>(i)] =
+          SegmentAt(list->cells.data(),
+                    pair_of_row,
+                    cuts.block_begin[b] + (i - first_place[b]) * cuts.segment,
+                    cuts.block_begin[b],
+                    cuts.block_begin[b + 1],
+                    cuts.segment);
     }
   };
   if (context == nullptr) {
@@ -109,33 +122,19 @@ void CutBlockList(const std::vector<int64_t>& begin,
     context->ParallelFor(first_place.back(), kPlacesPerTask, find);
   }
   std::vector<int64_t> sums{0};  // of each listed block, the first segment
-  for (size_t b = 0; b < list->block.size(); ++b) {
+  for (size_t b = 0; b < cuts.block.size(); ++b) {
     for (int64_t i = first_place[b]; i < first_place[b + 1]; ++i) {
-      if (segment_begin[static_cast<size_t>(i)] != kNone) {
-        list->segment_begin.push_back(segment_begin[static_cast<size_t>(i)]);
+      if (segment_at[static_cast<size_t>(i)] != kNoSegment) {
+        list->segment_begin.push_back(segment_at[static_cast<size_t>(i)]);
       }
     }
     sums.push_back(static_cast<int64_t>(list->segment_begin.size()));
   }
   list->segment_begin.push_back(list->cells.size());
-  const int64_t num_listed = static_cast<int64_t>(list->block.size());
-  list->sizes.num_blocks = static_cast<int32_t>(num_listed);
+  list->sizes.num_blocks = static_cast<int32_t>(cuts.block.size());
   list->sizes.num_segments = sums.back();
-  // sums[b] .. sums[b + 1]: the sums of block b, cut until each has one.
-  while (sums.back() > num_listed) {
-    std::vector<int64_t> level;
-    std::vector<int64_t> fewer{0};
-    for (int64_t b = 0; b < num_listed; ++b) {
-      for (int64_t first = sums[b]; first < sums[b + 1];
-           first += kSegmentSums) {
-        level.push_back(first);
-      }
-      fewer.push_back(static_cast<int64_t>(level.size()));
-    }
-    level.push_back(sums.back());
-    list->levels.push_back(std::move(level));
-    sums.swap(fewer);
-  }
+  list->block = std::move(cuts.block);
+  list->levels = MakeSumLevels(std::move(sums));
 }
 
 Status MakeBlockLists(const BlockFamilies& families,

@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/structure/block_families.h"
@@ -121,8 +122,44 @@ struct FamilyCell {
   BlockCell cell;
 };
 
-// Cuts the cells of a list. begin: of each block of the family, and the end.
-// pair_of_row, context: as in MakeBlockLists.
+// How the cells of a list are cut into segments.
+struct BlockListCuts {
+  int64_t segment = 0;               // cells of a segment
+  std::vector<int32_t> block;        // those that have cells
+  std::vector<int64_t> block_begin;  // cells of each of them, and the end
+  // Each has a place for a segment every `segment` cells.
+  std::vector<int64_t> first_place{0};
+};
+// begin: cells of each block of the family, and the end.
+BlockListCuts MakeBlockListCuts(const std::vector<int64_t>& begin);
+
+// The first cell of the segment at a place, or kNoSegment where the next place
+// comes first: the cell at the place, or where the first pair after it begins.
+// So the rows of one eliminated block stay together. `at`: the cell at the
+// place; begin, end: cells of the block. pair_of_row: as in MakeBlockLists.
+inline constexpr int64_t kNoSegment = -1;
+CERES_EXT_HOST_DEVICE inline int64_t SegmentAt(const BlockCell* cells,
+                                               const int32_t* pair_of_row,
+                                               int64_t at,
+                                               int64_t begin,
+                                               int64_t end,
+                                               int64_t segment) {
+  const int64_t next = at + segment < end ? at + segment : end;
+  const bool is_cut = pair_of_row != nullptr && at > begin;
+  int32_t pair = is_cut ? pair_of_row[cells[at - 1].row] : -1;
+  while (pair >= 0 && at < next && pair == pair_of_row[cells[at].row]) {
+    ++at;
+  }
+  return at < next ? at : kNoSegment;
+}
+
+// The sums of segments, summed kSegmentSums at a time until there is one per
+// block: where those of each level begin, and their end. sums: the first
+// segment of each block, and the end.
+std::vector<std::vector<int64_t>> MakeSumLevels(std::vector<int64_t> sums);
+
+// Cuts the cells of a list. begin: as in MakeBlockListCuts. pair_of_row,
+// context: as in MakeBlockLists.
 void CutBlockList(const std::vector<int64_t>& begin,
                   const int32_t* pair_of_row,
                   HostContext* context,
@@ -320,10 +357,15 @@ struct MachineBlockList {
         machine->Upload(list.cells.size(), list.cells.data(), &cells));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Upload(list.segment_begin, &segment_begin));
+    return SetAddresses(list.levels, machine);
+  }
+  // The arrays and sizes are set.
+  Status SetAddresses(const std::vector<std::vector<int64_t>>& begins,
+                      Machine* machine) {
     view.block = block.data();
     view.cells = cells.data();
     view.segment_begin = segment_begin.data();
-    for (const std::vector<int64_t>& begin : list.levels) {
+    for (const std::vector<int64_t>& begin : begins) {
       level_begin.emplace_back();
       CERES_EXT_RETURN_IF_ERROR(machine->Upload(begin, &level_begin.back()));
       levels.push_back(

@@ -13,22 +13,21 @@
 //
 //   Views<Machine> views;
 //   Status status = views.Setup(families, merged, columns, cells_of_views,
-//                               read_rows, &host_context, &machine);
+//                               index, &machine);
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_VIEWS_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_VIEWS_H_
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <numeric>
 #include <vector>
 
-#include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/structure/block_families.h"
 #include "cuda_kernels/structure/block_rows.h"
 #include "cuda_kernels/structure/merged_blocks.h"
+#include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/structure/shared_rows.h"
 
 namespace ceres_ext::kernels {
 
@@ -57,19 +56,13 @@ class Views {
     std::vector<List> shared;
   };
 
-  // Writes the view and the point of each row of the batch.
-  using ReadRows = std::function<Status(HostBuffer<int32_t>* view_of_row,
-                                        HostBuffer<int32_t>* point_of_row)>;
-
   // families: of F. merged: of F. cells: of each view, in the order of their
-  // columns. read_rows: called where several views share a block. *context:
-  // threads that list their rows.
+  // columns. index: of the rows, by view and point.
   Status Setup(const BlockFamilies& families,
                const MergedBlocks& merged,
                int columns,
                const std::vector<std::vector<ViewCell>>& cells,
-               const ReadRows& read_rows,
-               HostContext* context,
+               const ObservationIndexRef& index,
                Machine* machine) {
     columns_ = columns;
     num_views_ = static_cast<int32_t>(cells.size());
@@ -100,22 +93,13 @@ class Views {
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(column, &column_));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Upload(merged_columns, &merged_columns_));
-    Rows rows;
-    CERES_EXT_RETURN_IF_ERROR(SetupLists(families,
-                                         blocks,
-                                         columns,
-                                         read_rows,
-                                         &rows,
-                                         context,
-                                         machine,
-                                         &blocks_));
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupLists(families, blocks, columns, index, machine, &blocks_));
     return merged.empty() ? Status()
                           : SetupLists(merged.families,
                                        merged_blocks,
                                        0,
-                                       read_rows,
-                                       &rows,
-                                       context,
+                                       index,
                                        machine,
                                        &merged_);
   }
@@ -133,11 +117,6 @@ class Views {
   const int16_t* merged_columns() const { return merged_columns_.data(); }
 
  private:
-  struct Rows {
-    HostBuffer<int32_t> view;
-    HostBuffer<int32_t> point;
-  };
-
   // Appends the merged blocks of view v, each once, and their columns. column:
   // those of F, of the view.
   void ListMergedBlocks(const MergedBlocks& merged,
@@ -177,9 +156,7 @@ class Views {
   Status SetupLists(const BlockFamilies& families,
                     const std::vector<FamilyCell>& cells,
                     int value_per_view,
-                    const ReadRows& read_rows,
-                    Rows* rows,
-                    HostContext* context,
+                    const ObservationIndexRef& index,
                     Machine* machine,
                     Lists* lists) const {
     std::vector<std::vector<int32_t>> num_views_of;
@@ -189,45 +166,28 @@ class Views {
     for (const FamilyCell& cell : cells) {
       ++num_views_of[cell.family][cell.block];
     }
-    // Blocks of one view, and rows of the others.
-    std::vector<FamilyCell> single;
-    for (const FamilyCell& cell : cells) {
+    std::vector<FamilyCell> single;  // blocks of one view
+    SharedCells shared;
+    for (size_t c = 0; c < cells.size(); ++c) {
+      const FamilyCell& cell = cells[c];
+      const auto view = static_cast<size_t>(cell.cell.row);
+      shared.view_begin.resize(view + 1,
+                               static_cast<int32_t>(shared.cells.size()));
       if (num_views_of[cell.family][cell.block] == 1) {
         single.push_back(cell);
+      } else {
+        shared.cells.push_back(cell);
+        shared.cells.back().cell.value -= int64_t{value_per_view} * view;
       }
     }
-    const bool has_shared = single.size() < cells.size();
-    if (has_shared && rows->view.size() == 0) {
-      CERES_EXT_RETURN_IF_ERROR(read_rows(&rows->view, &rows->point));
-    }
-    // Those of each view that others have too.
-    std::vector<std::vector<FamilyCell>> shared(
-        static_cast<size_t>(num_views_));
-    for (const FamilyCell& cell : cells) {
-      if (num_views_of[cell.family][cell.block] > 1) {
-        FamilyCell of_row = cell;
-        of_row.cell.value -= int64_t{value_per_view} * cell.cell.row;
-        shared[cell.cell.row].push_back(of_row);
-      }
-    }
+    shared.view_begin.resize(static_cast<size_t>(num_views_) + 1,
+                             static_cast<int32_t>(shared.cells.size()));
     std::vector<BlockList> made;
     CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(families, cells, nullptr, &made));
     CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(made, machine, &lists->all));
     CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(families, single, nullptr, &made));
     CERES_EXT_RETURN_IF_ERROR(SetupBlockLists(made, machine, &lists->single));
-    CERES_EXT_RETURN_IF_ERROR(MakeBlockLists(
-        families,
-        has_shared ? rows->view.size() : 0,
-        [&](int64_t k, auto&& fn) {
-          for (FamilyCell cell : shared[rows->view.data()[k]]) {
-            cell.cell.row = static_cast<int32_t>(k);
-            fn(cell);
-          }
-        },
-        rows->point.data(),
-        context,
-        &made));
-    return SetupBlockLists(made, machine, &lists->shared);
+    return ListSharedRows(families, shared, index, machine, &lists->shared);
   }
 
   int columns_ = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "cuda_kernels/structure/coupling_index.h"
 #include "cuda_kernels/structure/cuda_coupling_index.h"
 #include "cuda_kernels/structure/row_index.h"
+#include "cuda_kernels/structure/shared_rows.h"
 #include "cuda_kernels/structure/tile_index.h"
 #include "tests/kernels/cuda_test_util.h"
 
@@ -109,6 +111,85 @@ class CudaIndexTest : public CudaProblemTest {
     }
   }
 };
+
+// Views of no cell, of one, and of several in one family, with blocks of one
+// view's rows alone, of all views, and of none.
+TEST_F(CudaIndexTest, SharedRowsLikeHost) {
+  for (const PairList& pairs : {MakeEdgePairs(),
+                                MakeLongPairs(),
+                                MakePairs(300, 60000, {5, 4, 6}, 9),
+                                PairList{3, 5, {}, {}},
+                                PairList()}) {
+    BuildIndex(pairs);
+    BlockFamilies families;
+    families.Add(6, pairs.num_cameras);
+    families.Add(4, 3);
+    families.Add(9, 1);
+    families.Add(1, 40);
+    std::mt19937 generator(7);
+    const auto draw = [&](int n) {
+      return static_cast<int32_t>(generator() % n);
+    };
+    SharedCells shared;
+    for (int32_t v = 0; v < pairs.num_cameras; ++v) {
+      const auto add = [&](int32_t family, int32_t block) {
+        const int32_t size = 1 + draw(families[family].size);
+        shared.cells.push_back({family, block, {draw(100), -1, size}});
+      };
+      if (v % 5 != 4) {
+        add(1, v % 3 == 0 ? 0 : 2);
+      }
+      if (v % 2 == 0) {
+        add(2, 0);
+      }
+      for (int32_t j = draw(4); j > 0; --j) {
+        add(3, 10 * draw(3) + j);
+      }
+      shared.view_begin.push_back(static_cast<int32_t>(shared.cells.size()));
+    }
+    std::vector<MachineBlockList<HostMachine>> expected;
+    std::vector<MachineBlockList<CudaMachine>> lists;
+    ASSERT_OK(ListSharedRows(
+        families, shared, host_index_.ref(), &host_machine_, &expected));
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_OK(ListSharedRows(
+          families, shared, index_.ref(), machine_.get(), &lists));
+    }
+    ASSERT_EQ(lists.size(), expected.size());
+    ASSERT_EQ(lists.size(), pairs.camera.empty() ? 0u : 3u);
+    for (size_t l = 0; l < lists.size(); ++l) {
+      const BlockListRef& a = expected[l].view;
+      const BlockListRef& b = lists[l].view;
+      EXPECT_EQ(lists[l].family, expected[l].family);
+      EXPECT_EQ(b.size, a.size);
+      ASSERT_EQ(b.num_blocks, a.num_blocks);
+      ASSERT_EQ(b.num_segments, a.num_segments);
+      ExpectSame(a.block, b.block, a.num_blocks, "block");
+      ExpectSame(a.segment_begin,
+                 b.segment_begin,
+                 a.num_segments + 1,
+                 "segment_begin");
+      const int64_t num_cells = a.segment_begin[a.num_segments];
+      ASSERT_EQ(lists[l].cells.size(), num_cells);
+      const auto cells = Read(b.cells, num_cells);
+      for (int64_t c = 0; c < num_cells; ++c) {
+        const BlockCell& cell = cells[static_cast<size_t>(c)];
+        ASSERT_EQ(cell.value, a.cells[c].value) << c;
+        ASSERT_EQ(cell.row, a.cells[c].row) << c;
+        ASSERT_EQ(cell.size, a.cells[c].size) << c;
+      }
+      ASSERT_EQ(lists[l].levels.size(), expected[l].levels.size());
+      for (size_t i = 0; i < lists[l].levels.size(); ++i) {
+        const int64_t num_sums = expected[l].levels[i].num_sums;
+        ASSERT_EQ(lists[l].levels[i].num_sums, num_sums);
+        ExpectSame(expected[l].levels[i].begin,
+                   lists[l].levels[i].begin,
+                   num_sums + 1,
+                   "level");
+      }
+    }
+  }
+}
 
 TEST_F(CudaIndexTest, CouplingsLikeHost) {
   ExpectCouplingsLikeHost(MakeEdgePairs());

@@ -406,6 +406,19 @@ TYPED_TEST(VectorsTest, UniformTableByHand) {
   }
 }
 
+TYPED_TEST(VectorsTest, StateRecordsByHand) {
+  using Record = StateRecordsParams::Record;
+  const auto state = this->Upload(Ids{108, 100, 104});
+  auto records = this->Upload(std::vector<Record>(3, Record{}));
+  this->RunOk(
+      StateRecordsParams{3, {{1, -1, 0, 3}}, state.data(), records.data()});
+  std::vector<int32_t> words;
+  for (const Record& record : this->Download(records)) {
+    words.insert(words.end(), record.words, record.words + 4);
+  }
+  EXPECT_THAT(words, ElementsAre(108, -1, 0, 3, 100, -1, 0, 3, 104, -1, 0, 3));
+}
+
 TYPED_TEST(VectorsTest, PairsByHand) {
   const auto source = this->Upload(Ids{2, 0, 0});
   const auto in = this->Upload(Doubles{1, 2, 3, 4, 5, 6});

@@ -531,23 +531,11 @@ class OnMachine {
                      b,
                      &source));
     const kernels::ObservationIndexRef& index = indices_.back()->ref();
-    const int64_t n = index.num_observations;
-    kernels::HostContext host_context(2);
-    const auto read_rows =
-        [&](kernels::HostBuffer<int32_t>* view,
-            kernels::HostBuffer<int32_t>* point) -> kernels::Status {
-      CERES_EXT_RETURN_IF_ERROR(view->Allocate(n));
-      CERES_EXT_RETURN_IF_ERROR(point->Allocate(n));
-      CERES_EXT_RETURN_IF_ERROR(
-          machine_->Download(n, index.camera_id, view->data()));
-      return machine_->Download(n, index.point_id, point->data());
-    };
     CERES_EXT_RETURN_IF_ERROR(views_.Setup(problem.blocks.f,
                                            problem.blocks.merged,
                                            C,
                                            rows.cells,
-                                           read_rows,
-                                           &host_context,
+                                           index,
                                            machine_));
     auto batch = std::make_unique<ViewBatch<Machine, Source>>();
     CERES_EXT_RETURN_IF_ERROR(
