@@ -23,6 +23,7 @@
 #include "cuda_kernels/machine/communicator.h"
 #include "cuda_kernels/machine/cuda_communicator.h"
 #include "cuda_kernels/machine/host_machine.h"
+#include "cuda_kernels/machine/rank_messages.h"
 
 namespace ceres_ext::solver {
 
@@ -116,11 +117,7 @@ class RankSums {
   // all: one value of each rank.
   template <typename T>
   kernels::Status Gather(const T& mine, std::vector<T>* all) {
-    all->resize(static_cast<size_t>(communicator_->size()));
-    std::string error;
-    return communicator_->AllGather(&mine, sizeof(T), all->data(), &error)
-               ? kernels::Status()
-               : kernels::Status(kernels::StatusCode::kDeviceError, error);
+    return kernels::GatherRecords(mine, communicator_, all);
   }
 
   // The status of the first rank that has an error, which its sentence then

@@ -12,6 +12,7 @@
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_libraries.cuh"
 #include "cuda_kernels/machine/cuda_peer_sum.h"
+#include "cuda_kernels/machine/rank_messages.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -20,17 +21,6 @@ namespace {
 // exchange of size - 1 times the values, where two of parts move
 // 2 (size - 1) / size times.
 constexpr int kMostDirect = 4;
-
-template <typename Message>
-Status Gather(const Message& mine,
-              Communicator* ranks,
-              std::vector<Message>* all) {
-  all->resize(static_cast<size_t>(ranks->size()));
-  std::string error;
-  return ranks->AllGather(&mine, sizeof(mine), all->data(), &error)
-             ? Status()
-             : Status(StatusCode::kDeviceError, error);
-}
 
 }  // namespace
 
@@ -64,27 +54,13 @@ Status SumOfRanks(int64_t n,
 
 // A rank's message before NCCL connects.
 struct Opening {
-  int32_t has_nccl = 0;
   ncclUniqueId id = {};
   char why_not[384] = {};
 };
 
 struct Outcome {
-  int32_t is_connected = 0;
   char why_not[384] = {};
 };
-
-template <typename Message>
-void Explain(const Status& status, Message* message) {
-  const size_t n =
-      std::min(status.message.size(), sizeof(message->why_not) - 1);
-  std::memcpy(message->why_not, status.message.data(), n);
-}
-
-Status OfRank(size_t rank, const char* why_not) {
-  return {StatusCode::kUnsupported,
-          "Rank " + std::to_string(rank) + ": " + why_not};
-}
 
 }  // namespace
 
@@ -111,21 +87,13 @@ class CudaCommunicator::Handle {
 Status CudaCommunicator::ConnectByNccl() {
   Opening opening;
   const NcclFunctions* nccl = nullptr;
-  const Status loaded = LoadNccl(&nccl);
-  opening.has_nccl = nccl != nullptr ? 1 : 0;
-  Explain(loaded, &opening);
+  Explain(LoadNccl(&nccl), &opening);
   if (nccl != nullptr && ranks_->rank() == 0 &&
       nccl->ncclGetUniqueId(&opening.id) != ncclSuccess) {
-    opening.has_nccl = 0;
     Explain({StatusCode::kUnsupported, "ncclGetUniqueId failed."}, &opening);
   }
   std::vector<Opening> openings;
-  CERES_EXT_RETURN_IF_ERROR(Gather(opening, ranks_, &openings));
-  for (size_t rank = 0; rank < openings.size(); ++rank) {
-    if (openings[rank].has_nccl == 0) {
-      return OfRank(rank, openings[rank].why_not);
-    }
-  }
+  CERES_EXT_RETURN_IF_ERROR(GatherMessages(opening, ranks_, &openings));
   handle_ = std::make_unique<Handle>(nccl);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -137,16 +105,9 @@ Status CudaCommunicator::ConnectByNccl() {
                                                     ranks_->rank(),
                                                     &config)));
   Outcome outcome;
-  outcome.is_connected = status.ok() ? 1 : 0;
   Explain(status, &outcome);
   std::vector<Outcome> outcomes;
-  CERES_EXT_RETURN_IF_ERROR(Gather(outcome, ranks_, &outcomes));
-  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
-    if (outcomes[rank].is_connected == 0) {
-      return OfRank(rank, outcomes[rank].why_not);
-    }
-  }
-  return {};
+  return GatherMessages(outcome, ranks_, &outcomes);
 }
 
 Status CudaCommunicator::SumByNccl(int64_t n,
@@ -275,7 +236,7 @@ Status CudaCommunicator::Get(Communicator* ranks,
                        kept->error_.empty() &&
                        (kept->peers_ == nullptr || kept->peers_->IsAlive());
   std::vector<char> are_kept;
-  CERES_EXT_RETURN_IF_ERROR(Gather(is_kept, ranks, &are_kept));
+  CERES_EXT_RETURN_IF_ERROR(GatherRecords(is_kept, ranks, &are_kept));
   if (std::find(are_kept.begin(), are_kept.end(), 0) == are_kept.end()) {
     *communicator = kept;
     return {};
@@ -329,7 +290,7 @@ bool CudaCommunicator::AllAgree(bool mine) {
   }
   const char answer = mine ? 1 : 0;
   std::vector<char> all;
-  const Status status = Gather(answer, ranks_, &all);
+  const Status status = GatherRecords(answer, ranks_, &all);
   if (!status.ok()) {
     static_cast<void>(Fail(status.message));
     return false;

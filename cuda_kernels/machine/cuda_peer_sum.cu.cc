@@ -15,6 +15,7 @@
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_process.h"
+#include "cuda_kernels/machine/rank_messages.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -153,32 +154,6 @@ struct WindowAddress {
   cudaIpcMemHandle_t handle = {};
 };
 
-template <typename Message>
-void Explain(const Status& status, Message* message) {
-  const size_t n =
-      std::min(status.message.size(), sizeof(message->why_not) - 1);
-  std::memcpy(message->why_not, status.message.data(), n);
-}
-
-// All messages, and the status of the first rank that has none to give.
-template <typename Message>
-Status Gather(const Message& mine,
-              Communicator* ranks,
-              std::vector<Message>* all) {
-  all->resize(static_cast<size_t>(ranks->size()));
-  std::string error;
-  if (!ranks->AllGather(&mine, sizeof(mine), all->data(), &error)) {
-    return {StatusCode::kDeviceError, error};
-  }
-  for (size_t rank = 0; rank < all->size(); ++rank) {
-    if ((*all)[rank].why_not[0] != '\0') {
-      return Unsupported("Rank " + std::to_string(rank) + ": " +
-                         (*all)[rank].why_not);
-    }
-  }
-  return {};
-}
-
 // The process's number may be that of another one in another container.
 uint64_t RandomOfProcess() {
   static const uint64_t value = [] {
@@ -312,7 +287,7 @@ Status CudaPeerSum::Connect(Communicator* ranks,
   Card card;
   Explain(MakeCard(*context, &card), &card);
   std::vector<Card> cards;
-  CERES_EXT_RETURN_IF_ERROR(Gather(card, ranks, &cards));
+  CERES_EXT_RETURN_IF_ERROR(GatherMessages(card, ranks, &cards));
   int num_blocks = PeerWindow::kMaxBlocks;
   for (int i = 0; i < size; ++i) {
     if (!cards[i].IsOnComputerOf(cards[0])) {
@@ -362,7 +337,7 @@ Status CudaPeerSum::Connect(Communicator* ranks,
   }
   Explain(status, &address);
   std::vector<WindowAddress> addresses;
-  CERES_EXT_RETURN_IF_ERROR(Gather(address, ranks, &addresses));
+  CERES_EXT_RETURN_IF_ERROR(GatherMessages(address, ranks, &addresses));
 
   // Its answer alone is of use now.
   WindowAddress answer;
@@ -380,9 +355,9 @@ Status CudaPeerSum::Connect(Communicator* ranks,
     made->params_.windows[i] = static_cast<PeerWindow*>(window);
   }
   Explain(status, &answer);
-  CERES_EXT_RETURN_IF_ERROR(Gather(answer, ranks, &addresses));
+  CERES_EXT_RETURN_IF_ERROR(GatherMessages(answer, ranks, &addresses));
   Explain(made->Try(context), &answer);
-  CERES_EXT_RETURN_IF_ERROR(Gather(answer, ranks, &addresses));
+  CERES_EXT_RETURN_IF_ERROR(GatherMessages(answer, ranks, &addresses));
   *result = std::move(made);
   return {};
 }

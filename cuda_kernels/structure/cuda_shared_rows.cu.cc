@@ -182,10 +182,8 @@ Status CutCells(const BlockListCuts& cuts,
           segment_begin[number[i] - 1] = at[i];
         }
       }));
-  CERES_EXT_RETURN_IF_ERROR(SetValue("EndSegments",
-                                     segment_begin + num_segments,
-                                     list->cells.size(),
-                                     stream));
+  CERES_EXT_RETURN_IF_ERROR(SetValue(
+      "EndSegments", segment_begin + num_segments, list->cells.size(), stream));
   int64_t* const sums_end = sums_buffer.data();
   CERES_EXT_RETURN_IF_ERROR(
       ForEach("CountSegments", num_listed, stream, [=] __device__(int64_t b) {
