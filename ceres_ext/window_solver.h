@@ -33,13 +33,15 @@
 
 namespace ceres_ext {
 
-// All values are 1 or more.
+// All values are 1 or more, except num_priors: 0 or more.
 struct WindowCapacity {
-  // Per problem: cameras and points, constant ones included, and residual
-  // blocks.
+  // Per problem: cameras or poses and points, constant ones included, residual
+  // blocks except priors, and priors on poses. All blocks of intrinsics of a
+  // submission have room if each problem has at most num_cameras.
   int64_t num_cameras = 1;
   int64_t num_points = 1;
   int64_t num_rows = 1;
+  int64_t num_priors = 0;
   // Per submission.
   int64_t num_problems = 1;
   // Submissions in flight: submitted and not yet waited for.

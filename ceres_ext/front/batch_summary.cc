@@ -90,14 +90,23 @@ ReducedSize::ReducedSize(const PackedWindow& window, const unsigned char* input)
   const auto* const mask =
       reinterpret_cast<const uint16_t*>(input + at.column_mask);
   num_parameter_blocks = counts.num_cameras + counts.num_points;
-  num_parameters =
-      window.kind.camera_size * counts.num_cameras + 3 * counts.num_points;
+  // A rotation vector has a zero behind it.
+  const int camera_size =
+      window.kind.has_poses() && !window.record.has_quaternions
+          ? window.kind.camera_size - 1
+          : window.kind.camera_size;
+  num_parameters = camera_size * counts.num_cameras + 3 * counts.num_points;
   num_effective_parameters = 3 * counts.num_points;
   for (int32_t c = 0; c < counts.num_cameras; ++c) {
     num_effective_parameters += __builtin_popcount(mask[c]);
   }
-  num_residual_blocks = counts.num_rows;
+  num_residual_blocks = counts.num_rows + counts.num_priors;
   num_residuals = 2 * counts.num_rows;
+  const auto* const priors =
+      reinterpret_cast<const WindowPrior*>(input + at.priors);
+  for (int32_t k = 0; k < counts.num_priors; ++k) {
+    num_residuals += priors[k].kind == PriorKind::kPosition ? 3 : 6;
+  }
 }
 
 ReducedSize::ReducedSize(const FitPiece& piece, int64_t i)

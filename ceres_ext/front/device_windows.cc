@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ceres_ext/front/pose_windows.h"
 #include "ceres_ext/solver/window/window_cuda.h"
 #include "cuda_kernels/machine/cuda_queue.h"
 
@@ -62,7 +63,9 @@ auto WindowsOnMachine<Machine>::MakeGroups(
                  piece.packed(b).record.counts.num_rows;
         });
     if constexpr (!kIsHost<Machine>) {
-      group.grid = ChooseGrid(group.kind,
+      group.kernel = group.kind.has_poses() ? PoseWindowKernel()
+                                            : BalWindowKernel(group.kind);
+      group.grid = ChooseGrid(group.kernel,
                               group,
                               machine_->context()->num_multiprocessors(),
                               may_share ? MaxSharedScratch() : -1);
@@ -96,10 +99,10 @@ Status WindowsOnMachine<Machine>::Reserve(
   } else {
     const CurrentMachine<Machine> current(machine_);
     CERES_EXT_RETURN_IF_ERROR(current.status());
-    // Loss chains are numbered by a byte. There are at most 30 groups: 5 kinds,
+    // Loss chains are numbered by a byte. There are at most 36 groups: 6 kinds,
     // S in one of two memories, 3 numbers of threads.
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(256, &losses_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(5 * 2 * 3, &queues_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(6 * 2 * 3, &queues_));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(bounds.num_problems, &records_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(bounds.input_bytes, &inputs_));
@@ -170,7 +173,7 @@ Status WindowsOnMachine<Machine>::Start(
       params.has_schur = group.has_schur;
       params.num_windows = group.num_windows;
       params.scratch_size = group.grid.scratch_size;
-      CERES_EXT_RETURN_IF_ERROR(SolveWindows(group.kind,
+      CERES_EXT_RETURN_IF_ERROR(SolveWindows(group.kernel,
                                              params,
                                              group.grid,
                                              group.num_threads,

@@ -55,6 +55,7 @@ class WindowsOnMachine {
   // threads per block, and S in the same memory.
   struct Group : WindowGroup {
     WindowKind kind;
+    WindowKernel kernel = nullptr;
     bool has_schur = false;
     std::vector<int64_t> windows;
     WindowGrid grid;

@@ -103,12 +103,6 @@ class BatchSolve {
     return true;
   }
 
-  int num_residuals_of_row() const {
-    return fits_.has_value() && fits_->reason().empty()
-               ? fits_->model().num_residuals
-               : 2;
-  }
-
   // Solves all problems that are not windows.
   void RunOthers() {
     const ScopedSeconds time(&summary_->other_time_in_seconds);
@@ -146,7 +140,9 @@ class BatchSolve {
       if (!packer_->reason().empty()) {
         for (ProblemSummary& problem : summary_->problems) {
           problem.path_reason =
-              fits_->has_other_model() ? fits_->reason() : packer_->reason();
+              fits_->has_other_model() && !packer_->has_known_rows()
+                  ? fits_->reason()
+                  : packer_->reason();
         }
         return true;
       }
@@ -285,6 +281,7 @@ class BatchSolve {
   // Solves the problems that are fits.
   void RunFits() {
     bool is_on_device = device_ != nullptr;
+    std::string host_reason;
     if (is_on_device && !fits_->HasKernels()) {
       const std::string reason =
           "the cost function has no kernels of this version for dense "
@@ -296,8 +293,7 @@ class BatchSolve {
         return;
       }
       is_on_device = false;
-      summary_->device = machines_->GetHost(options_.num_threads)->Name() +
-                         " (" + reason + ")";
+      host_reason = " (" + reason + ")";
     }
     const int64_t n = batch_->num_problems;
     // On the host pieces follow each other.
@@ -320,6 +316,10 @@ class BatchSolve {
       ReadFits(begin, end, piece);
       begin = end;
       if (!piece->fits.fit_numbers().empty() && !StartFits(piece)) {
+        if (!host_reason.empty()) {
+          summary_->device =
+              machines_->GetHost(options_.num_threads)->Name() + host_reason;
+        }
         SolveFitsOnHost(piece);
       }
     }
@@ -694,16 +694,36 @@ class BatchSolve {
                                 Piece(&region_options_)};
 };
 
+// Residuals of a residual block of each array. Those of windows and fits all
+// have a cost function.
+std::vector<int> NumResiduals(const ArrayProblem& problem) {
+  std::vector<int> num_residuals;
+  for (const ArrayProblem::Residuals& residuals : problem.residuals()) {
+    std::unique_ptr<const ceres::CostFunction> made;
+    const ceres::CostFunction* first = nullptr;
+    if (residuals.num_blocks > 0 && residuals.cost_functions != nullptr) {
+      first = residuals.cost_functions[0];
+    } else if (residuals.num_blocks > 0 &&
+               residuals.make_cost_function != nullptr) {
+      made.reset(residuals.make_cost_function(residuals.constants));
+      first = made.get();
+    }
+    num_residuals.push_back(first != nullptr ? first->num_residuals() : 0);
+  }
+  return num_residuals;
+}
+
 // Counts the blocks and residual blocks of problem i as they were given.
 void CountAll(const ProblemBatch& batch,
               int64_t i,
-              int num_residuals_of_row,
+              const std::vector<int>& num_residuals_of_row,
               Summary* summary) {
   const auto& parameters = batch.problem.parameters();
   const auto& residuals = batch.problem.residuals();
   int64_t num_blocks = 0;
   int64_t num_parameters = 0;
   int64_t num_rows = 0;
+  int64_t num_residuals = 0;
   for (size_t a = 0; a < parameters.size(); ++a) {
     const int64_t n =
         batch.parameter_begin[a][i + 1] - batch.parameter_begin[a][i];
@@ -711,12 +731,15 @@ void CountAll(const ProblemBatch& batch,
     num_parameters += n * parameters[a].size;
   }
   for (size_t r = 0; r < residuals.size(); ++r) {
-    num_rows += batch.residual_begin[r][i + 1] - batch.residual_begin[r][i];
+    const int64_t n =
+        batch.residual_begin[r][i + 1] - batch.residual_begin[r][i];
+    num_rows += n;
+    num_residuals += n * num_residuals_of_row[r];
   }
   summary->num_parameter_blocks = static_cast<int>(num_blocks);
   summary->num_parameters = static_cast<int>(num_parameters);
   summary->num_residual_blocks = static_cast<int>(num_rows);
-  summary->num_residuals = static_cast<int>(num_residuals_of_row * num_rows);
+  summary->num_residuals = static_cast<int>(num_residuals);
 }
 
 // Checks the options, calls run and sets *error, for both kinds of batches.
@@ -758,7 +781,6 @@ void Prepare(int64_t n,
 struct SolvedWindows {
   BatchSummary summary;
   std::vector<Summary> full_summaries;
-  int num_residuals_of_row = 2;
   bool is_done = false;
   std::string reason;
 };
@@ -794,7 +816,6 @@ void RunWindowsOf(const ceres::Solver::Options& options,
                          &solved->summary,
                          full);
         solved->is_done = solve.RunWindows(&solved->reason);
-        solved->num_residuals_of_row = solve.num_residuals_of_row();
       },
       &solved->reason);
 }
@@ -809,7 +830,6 @@ bool RunWindowsByDevices(const ceres::Solver::Options& options,
                          const Clock* clock,
                          BatchSummary* summary,
                          std::vector<Summary>* full_summaries,
-                         int* num_residuals_of_row,
                          std::string* reason) {
   const auto rows_before = [&](int64_t i) {
     int64_t num_rows = 0;
@@ -891,8 +911,6 @@ bool RunWindowsByDevices(const ceres::Solver::Options& options,
                                              part.summary.pack_time_in_seconds);
     summary->window_time_in_seconds = std::max(
         summary->window_time_in_seconds, part.summary.window_time_in_seconds);
-    *num_residuals_of_row =
-        std::max(*num_residuals_of_row, part.num_residuals_of_row);
   }
   return true;
 }
@@ -905,7 +923,6 @@ bool RunAllWindows(const ceres::Solver::Options& options,
                    const Clock* clock,
                    BatchSummary* summary,
                    std::vector<Summary>* full_summaries,
-                   int* num_residuals_of_row,
                    std::string* reason) {
   std::vector<int> devices;
   if (!ReadDevices(ext_options.cuda_devices, &devices, reason)) {
@@ -920,17 +937,12 @@ bool RunAllWindows(const ceres::Solver::Options& options,
                                clock,
                                summary,
                                full_summaries,
-                               num_residuals_of_row,
                                reason);
   }
   const Options of_one = WithOneDevice(ext_options);
   BatchSolve solve(
       options, of_one, &batch, machines, clock, summary, full_summaries);
-  if (!solve.RunWindows(reason)) {
-    return false;
-  }
-  *num_residuals_of_row = solve.num_residuals_of_row();
-  return true;
+  return solve.RunWindows(reason);
 }
 
 // Solves the problems of one kind of window. False, with a sentence in *reason,
@@ -951,7 +963,6 @@ bool SolveKind(const ceres::Solver::Options& options,
   std::vector<Summary>* const full =
       full_summaries != nullptr ? &full_part : nullptr;
   Prepare(m, &part, full);
-  int num_residuals_of_row = 0;
   if (!RunAllWindows(options,
                      ext_options,
                      *of_kind.batch(),
@@ -959,7 +970,6 @@ bool SolveKind(const ceres::Solver::Options& options,
                      clock,
                      &part,
                      full,
-                     &num_residuals_of_row,
                      reason)) {
     return false;
   }
@@ -1010,7 +1020,6 @@ bool SolveBatch(const ceres::Solver::Options& options,
     if (batch->num_problems == 0) {
       return true;
     }
-    int num_residuals_of_row = 0;
     if (!RunAllWindows(options,
                        ext_options,
                        *batch,
@@ -1018,7 +1027,6 @@ bool SolveBatch(const ceres::Solver::Options& options,
                        &clock,
                        summary,
                        full_summaries,
-                       &num_residuals_of_row,
                        reason)) {
       return false;
     }
@@ -1030,10 +1038,12 @@ bool SolveBatch(const ceres::Solver::Options& options,
                      summary,
                      full_summaries);
     solve.RunOthers();
-    for (int64_t i = 0; i < batch->num_problems && full_summaries != nullptr;
-         ++i) {
-      if (summary->problems[i].is_window) {
-        CountAll(*batch, i, num_residuals_of_row, &(*full_summaries)[i]);
+    if (full_summaries != nullptr && summary->num_windows > 0) {
+      const std::vector<int> num_residuals = NumResiduals(batch->problem);
+      for (int64_t i = 0; i < batch->num_problems; ++i) {
+        if (summary->problems[i].is_window) {
+          CountAll(*batch, i, num_residuals, &(*full_summaries)[i]);
+        }
       }
     }
     summary->total_time_in_seconds = clock.seconds();

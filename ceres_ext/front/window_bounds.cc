@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
+#include "ceres_ext/front/window_rows.h"
 #include "ceres_ext/solver/fit/fit.h"
 #include "ceres_ext/solver/window/window.h"
 #include "ceres_ext/solver/window/window_arena.h"
@@ -38,6 +40,9 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
   counts.num_points = Clamp(capacity.num_points);
   counts.num_rows = Clamp(capacity.num_rows);
   counts.num_chunks = counts.num_points;
+  counts.num_intrinsics = counts.num_cameras;
+  counts.num_scales = counts.num_rows;
+  counts.num_priors = Clamp(capacity.num_priors);
   // Includes paddings of constant blocks, as in WindowPacker.
   input_bytes = num_problems *
                 (64 + WindowInput(kCameraSize, counts, true, true).num_bytes);
@@ -98,28 +103,45 @@ std::string WhyTooLarge(const ProblemBatch& batch,
            std::to_string(capacity.num_problems);
   }
   const auto& residuals = batch.problem.residuals();
+  std::vector<const WindowRows*> rows_of_array;
+  for (const ArrayProblem::Residuals& of_array : residuals) {
+    rows_of_array.push_back(of_array.num_blocks > 0 ? FindWindowRows(of_array)
+                                                    : nullptr);
+  }
   for (int64_t i = 0; i < batch.num_problems; ++i) {
     const auto count = [i](const int64_t* begin) {
       return begin[i + 1] - begin[i];
     };
     int64_t num_rows = 0;
+    int64_t num_priors = 0;
     for (size_t r = 0; r < residuals.size(); ++r) {
-      num_rows += count(batch.residual_begin[r]);
+      const WindowRows* const rows = rows_of_array[r];
+      const bool is_prior =
+          rows != nullptr && rows->kind == WindowRowKind::kPrior;
+      (is_prior ? num_priors : num_rows) += count(batch.residual_begin[r]);
       const auto& blocks = residuals[r].blocks;
-      // Windows have residual blocks of a camera and a point only.
-      if (blocks.size() != 2) {
+      // Other residual blocks of two blocks may be those of a fit.
+      if (rows == nullptr && blocks.size() != 2) {
         continue;
       }
-      const int64_t num_cameras =
-          count(batch.parameter_begin[blocks[0].parameters]);
+      const int64_t num_cameras = count(
+          batch.parameter_begin
+              [blocks[rows != nullptr ? rows->camera_block() : 0].parameters]);
       const int64_t num_points =
-          count(batch.parameter_begin[blocks[1].parameters]);
+          is_prior
+              ? 0
+              : count(batch.parameter_begin
+                          [blocks[rows != nullptr ? rows->point_block() : 1]
+                               .parameters]);
       if (num_cameras > capacity.num_cameras) {
         return Exceeds(i, num_cameras, "cameras", capacity.num_cameras);
       }
       if (num_points > capacity.num_points) {
         return Exceeds(i, num_points, "points", capacity.num_points);
       }
+    }
+    if (num_priors > capacity.num_priors) {
+      return Exceeds(i, num_priors, "priors", capacity.num_priors);
     }
     if (num_rows > capacity.num_rows) {
       return Exceeds(i, num_rows, "residual blocks", capacity.num_rows);
@@ -131,16 +153,19 @@ std::string WhyTooLarge(const ProblemBatch& batch,
 bool IsValidCapacity(const WindowCapacity& capacity, std::string* error) {
   // Largest window of the packer; the same limit holds for the problems.
   constexpr int64_t kMost = int64_t{1} << 24;
-  const auto is_valid = [error](const char* name, int64_t n, int64_t most) {
-    if (n < 1 || n > most) {
-      *error = std::string("WindowCapacity::") + name + " is " +
-               std::to_string(n) + ", expected 1 to " + std::to_string(most);
-    }
-    return n >= 1 && n <= most;
-  };
+  const auto is_valid =
+      [error](const char* name, int64_t n, int64_t most, int64_t least = 1) {
+        if (n < least || n > most) {
+          *error = std::string("WindowCapacity::") + name + " is " +
+                   std::to_string(n) + ", expected " + std::to_string(least) +
+                   " to " + std::to_string(most);
+        }
+        return n >= least && n <= most;
+      };
   return is_valid("num_cameras", capacity.num_cameras, kMost) &&
          is_valid("num_points", capacity.num_points, kMost) &&
          is_valid("num_rows", capacity.num_rows, kMost) &&
+         is_valid("num_priors", capacity.num_priors, kMost, 0) &&
          is_valid("num_problems", capacity.num_problems, kMost) &&
          is_valid("num_submissions", capacity.num_submissions, 1024);
 }

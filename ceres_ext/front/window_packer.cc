@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <utility>
 
-#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/base/sentence.h"
-#include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/blocks/block_manifolds.h"
 #include "ceres_ext/blocks/loss_model.h"
+#include "ceres_ext/front/pose_rows.h"
 #include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/model/manifold.h"
 
@@ -27,67 +25,15 @@ constexpr int kPoint = kernels::kBalPointDim;
 // Problems with more rows, cameras or points are not windows.
 constexpr int64_t kLargestWindow = int64_t{1} << 24;
 
-bool IsActiveBlock(const std::vector<const uint8_t*>& flags,
-                   size_t array,
-                   int64_t block) {
-  return flags.empty() || flags[array] == nullptr || flags[array][block] != 0;
+// Null: all blocks are active.
+const uint8_t* FlagsOf(const std::vector<const uint8_t*>& flags, int array) {
+  return flags.empty() ? nullptr : flags[array];
 }
 
 }  // namespace
 
 WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
-  const auto& all = batch->problem.residuals();
-  std::vector<const ceres::LossFunction*> losses;
-  for (size_t r = 0; r < all.size() && reason_.empty(); ++r) {
-    const Residuals& residuals = all[r];
-    if (residuals.num_blocks == 0) {
-      continue;
-    }
-    std::unique_ptr<ceres::CostFunction> made;
-    if (residuals.constants_are_of_model && residuals.constants != nullptr &&
-        residuals.make_cost_function != nullptr) {
-      made.reset(residuals.make_cost_function(residuals.constants));
-    }
-    const auto* batchable =
-        dynamic_cast<const BatchableCostFunction*>(made.get());
-    const BatchModelKind kind = batchable == nullptr
-                                    ? BatchModelKind::kOther
-                                    : batchable->batch_model().kind;
-    if (kind == BatchModelKind::kOther || residuals.blocks.size() != 2 ||
-        residuals.constants_bytes != 2 * sizeof(double)) {
-      reason_ = "windows have BAL reprojection errors alone";
-      break;
-    }
-    const int camera_size = kind == BatchModelKind::kBalAngleAxis ? 9 : 10;
-    const int cameras = residuals.blocks[0].parameters;
-    const int points = residuals.blocks[1].parameters;
-    if (cameras_ >= 0 && (cameras_ != cameras || points_ != points)) {
-      reason_ = "windows have one array of cameras and one of points";
-      break;
-    }
-    cameras_ = cameras;
-    points_ = points;
-    camera_size_ = camera_size;
-    if (parameters(cameras).size != camera_size ||
-        parameters(points).size != kPoint) {
-      reason_ = "the sizes of cameras and points do not fit";
-    } else if (parameters(cameras).values == nullptr ||
-               parameters(points).values == nullptr) {
-      reason_ = "an array of parameters is null";
-    }
-    has_weights_ |= residuals.weights != nullptr;
-    residuals_.push_back(static_cast<int>(r));
-    losses.push_back(residuals.loss);
-  }
-  if (residuals_.empty() && reason_.empty()) {
-    reason_ = "there are no residual blocks";
-  }
-  std::vector<double> weights;
-  if (reason_.empty() &&
-      (FindChains(losses, &losses_, &loss_id_, &weights) != nullptr ||
-       !weights.empty())) {
-    reason_ = "a loss function is user-defined";
-  }
+  reason_ = ReadArrays();
   if (!reason_.empty()) {
     return;
   }
@@ -98,21 +44,35 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
   output_begin_.push_back(0);
   for (int64_t i = 0; i < batch->num_problems; ++i) {
     int64_t rows = 0;
-    for (const int r : residuals_) {
-      rows += batch->residual_begin[r][i + 1] - batch->residual_begin[r][i];
+    int64_t params = 0;
+    int64_t priors = 0;
+    for (const RowArray& array : arrays_) {
+      const int64_t* const begin = batch->residual_begin[array.residuals];
+      (array.rows->kind == WindowRowKind::kPrior ? priors : rows) +=
+          begin[i + 1] - begin[i];
+      if (array.rows->kind == WindowRowKind::kReprojection) {
+        const Blocks blocks = BlocksOf(
+            residuals(array).blocks[WindowRows::kParamsBlock].parameters, i);
+        params += blocks.end - blocks.begin;
+      }
     }
     const Blocks cameras = BlocksOf(cameras_, i);
     const Blocks points = BlocksOf(points_, i);
     WindowCounts counts;
     const bool is_too_large =
-        std::max(
-            {rows, cameras.end - cameras.begin, points.end - points.begin}) >
-        kLargestWindow;
+        std::max({rows,
+                  params,
+                  priors,
+                  cameras.end - cameras.begin,
+                  points.end - points.begin}) > kLargestWindow;
     if (!is_too_large) {
       counts.num_cameras = static_cast<int32_t>(cameras.end - cameras.begin);
       counts.num_points = static_cast<int32_t>(points.end - points.begin);
       counts.num_rows = static_cast<int32_t>(rows);
       counts.num_chunks = counts.num_points;
+      counts.num_intrinsics = static_cast<int32_t>(params);
+      counts.num_scales = has_scales_ ? counts.num_rows : 0;
+      counts.num_priors = static_cast<int32_t>(priors);
     }
     is_too_large_.push_back(is_too_large ? 1 : 0);
     // Constant blocks take as much room as others, except for three paddings of
@@ -124,6 +84,96 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
     output_begin_.push_back(output_begin_[i] +
                             WindowOutput(camera_size_, counts).num_bytes);
   }
+}
+
+std::string WindowPacker::ReadArrays() {
+  const auto& all = batch_->problem.residuals();
+  std::vector<const ceres::LossFunction*> losses;
+  std::string first_reason;
+  bool is_empty = true;
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r].num_blocks == 0) {
+      continue;
+    }
+    is_empty = false;
+    const std::string reason = ReadArray(static_cast<int>(r));
+    if (first_reason.empty()) {
+      first_reason = reason;
+    }
+    losses.push_back(all[r].loss);
+  }
+  if (is_empty) {
+    return "there are no residual blocks";
+  }
+  if (!first_reason.empty()) {
+    return first_reason;
+  }
+  if (points_ < 0) {
+    return "windows have reprojection errors beside priors";
+  }
+  std::vector<double> weights;
+  if (FindChains(losses, &losses_, &loss_id_, &weights) != nullptr ||
+      !weights.empty()) {
+    return "a loss function is user-defined";
+  }
+  return "";
+}
+
+std::string WindowPacker::ReadArray(int r) {
+  const Residuals& of_array = batch_->problem.residuals()[r];
+  RowArray array;
+  array.residuals = r;
+  array.rows = FindWindowRows(of_array);
+  if (array.rows == nullptr) {
+    return "windows have reprojection errors of BAL cameras, or of poses in "
+           "one block, with priors on poses";
+  }
+  const WindowRows& rows = *array.rows;
+  const auto is_null = [&](int b) {
+    return parameters(of_array.blocks[b].parameters).values == nullptr;
+  };
+  const auto size_of = [&](int b) {
+    return parameters(of_array.blocks[b].parameters).size;
+  };
+  const bool is_prior = rows.kind == WindowRowKind::kPrior;
+  const int cameras = of_array.blocks[rows.camera_block()].parameters;
+  const int points =
+      is_prior ? points_ : of_array.blocks[rows.point_block()].parameters;
+  if ((cameras_ >= 0 && cameras_ != cameras) ||
+      (points_ >= 0 && points_ != points) ||
+      (is_prior && of_array.blocks.back().parameters != cameras)) {
+    return "windows have one array of cameras and one of points";
+  }
+  if (cameras_ >= 0 &&
+      (num_camera_values_ != rows.camera_size || rotation_ != rows.rotation)) {
+    return "windows have cameras or poses of one kind";
+  }
+  cameras_ = cameras;
+  points_ = points;
+  camera_size_ = rows.has_poses() ? kPoseSize : rows.camera_size;
+  num_camera_values_ = rows.camera_size;
+  rotation_ = rows.rotation;
+  if (size_of(rows.camera_block()) != rows.camera_size ||
+      (!is_prior && size_of(rows.point_block()) != kPoint)) {
+    return "the sizes of cameras and points do not fit";
+  }
+  for (int b = 0; b < rows.num_blocks(); ++b) {
+    if (is_null(b)) {
+      return "an array of parameters is null";
+    }
+  }
+  if (rows.kind == WindowRowKind::kReprojection) {
+    constexpr int kParams = WindowRows::kParamsBlock;
+    if (size_of(kParams) != rows.num_params) {
+      return "the sizes of the intrinsics do not fit";
+    }
+    array.params_place.assign(
+        parameters(of_array.blocks[kParams].parameters).num_blocks, kUnused);
+    has_scales_ |= rows.num_scales > 0;
+  }
+  has_weights_ |= !is_prior && of_array.weights != nullptr;
+  arrays_.push_back(std::move(array));
+  return "";
 }
 
 void WindowPacker::ReadForms() {
@@ -144,9 +194,15 @@ void WindowPacker::ReadForm(const ceres::Manifold* manifold) {
   }
   CameraForm form;
   std::vector<kernels::ManifoldFactor> factors;
+  const bool has_quaternions =
+      num_camera_values_ == 10 ||
+      (camera_size_ == kPoseSize && rotation_ != PoseRotation::kAngleAxis);
+  const auto turning = rotation_ == PoseRotation::kEigenQuaternion
+                           ? kernels::ManifoldKind::kEigenQuaternion
+                           : kernels::ManifoldKind::kQuaternion;
   if (manifold == nullptr) {
-    factors.push_back({kernels::ManifoldKind::kEuclidean, camera_size_});
-  } else if (manifold->AmbientSize() != camera_size_ ||
+    factors.push_back({kernels::ManifoldKind::kEuclidean, num_camera_values_});
+  } else if (manifold->AmbientSize() != num_camera_values_ ||
              !ReadManifold(*manifold, &factors)) {
     forms_[manifold] = form;
     return;
@@ -154,8 +210,7 @@ void WindowPacker::ReadForm(const ceres::Manifold* manifold) {
   int at = 0;
   form.is_known = true;
   for (const kernels::ManifoldFactor& factor : factors) {
-    if (factor.kind == kernels::ManifoldKind::kQuaternion && at == 0 &&
-        camera_size_ == 10) {
+    if (factor.kind == turning && at == 0 && has_quaternions) {
       form.turns = true;
     } else if (factor.kind != kernels::ManifoldKind::kConstant &&
                factor.kind != kernels::ManifoldKind::kEuclidean) {
@@ -168,7 +223,7 @@ void WindowPacker::ReadForm(const ceres::Manifold* manifold) {
     }
     at += factor.size;
   }
-  form.is_known = form.is_known && at == camera_size_;
+  form.is_known = form.is_known && at == num_camera_values_;
   forms_[manifold] = form;
 }
 
@@ -176,34 +231,66 @@ const WindowPacker::CameraForm& WindowPacker::FormOf(int64_t camera) const {
   return forms_.find(parameters(cameras_).ManifoldOf(camera))->second;
 }
 
-bool WindowPacker::IsActive(int residuals,
-                            int64_t k,
-                            int64_t camera,
-                            int64_t point) const {
-  return IsActiveBlock(batch_->residual_is_active, residuals, k) &&
-         IsActiveBlock(batch_->parameter_is_active, cameras_, camera) &&
-         IsActiveBlock(batch_->parameter_is_active, points_, point);
+// The columns of a camera that vary. A turn has one column less than its
+// quaternion has values.
+uint16_t WindowPacker::MaskOf(const CameraForm& form) const {
+  const bool has_three_columns =
+      camera_size_ == kPoseSize ? num_camera_values_ == kPoseSize : form.turns;
+  return has_three_columns ? static_cast<uint16_t>((form.varies >> 4) << 3 |
+                                                   (form.turns ? 7 : 0))
+                           : form.varies;
 }
 
-// Calls function(index in residuals_, row, camera, point) for each active row.
-// False if a block is not of this window or the function returns false.
-template <typename Function>
-bool WindowPacker::ForEachRow(int64_t i, const Function& function) const {
-  const Blocks cameras = BlocksOf(cameras_, i);
-  const Blocks points = BlocksOf(points_, i);
-  for (size_t e = 0; e < residuals_.size(); ++e) {
-    const int r = residuals_[e];
-    const Residuals& residuals = batch_->problem.residuals()[r];
-    const int64_t end = batch_->residual_begin[r][i + 1];
-    for (int64_t k = batch_->residual_begin[r][i]; k < end; ++k) {
-      const int64_t camera = residuals.blocks[0].BlockOf(k);
-      const int64_t point = residuals.blocks[1].BlockOf(k);
-      if (camera < cameras.begin || camera >= cameras.end ||
-          point < points.begin || point >= points.end) {
-        return false;
+bool WindowPacker::IsConstant(int array, int64_t block) const {
+  const Parameters& p = parameters(array);
+  return (p.is_constant != nullptr && p.is_constant[block] != 0) ||
+         (p.ManifoldOf(block) != nullptr &&
+          p.ManifoldOf(block)->TangentSize() == 0);
+}
+
+// Calls function(e, k, blocks) for each active residual block k of array e of
+// the arrays for which is_wanted(rows) is true. False if a block is not of this
+// window or the function returns false.
+template <typename Wanted, typename Function>
+bool WindowPacker::ForEachResidual(int64_t i,
+                                   const Wanted& is_wanted,
+                                   const Function& function) const {
+  for (size_t e = 0; e < arrays_.size(); ++e) {
+    const RowArray& array = arrays_[e];
+    if (!is_wanted(*array.rows)) {
+      continue;
+    }
+    struct Slot {
+      const int32_t* block;
+      const uint8_t* is_active;
+      int64_t begin;
+      int64_t end;
+    } slots[WindowRows::kMaxBlocks];
+    const int num_slots = array.rows->num_blocks();
+    for (int s = 0; s < num_slots; ++s) {
+      const ArrayProblem::Index& index = residuals(array).blocks[s];
+      const Blocks blocks = BlocksOf(index.parameters, i);
+      slots[s] = {index.block,
+                  FlagsOf(batch_->parameter_is_active, index.parameters),
+                  blocks.begin,
+                  blocks.end};
+    }
+    const uint8_t* const is_active =
+        FlagsOf(batch_->residual_is_active, array.residuals);
+    const int64_t end = batch_->residual_begin[array.residuals][i + 1];
+    for (int64_t k = batch_->residual_begin[array.residuals][i]; k < end; ++k) {
+      int64_t blocks[WindowRows::kMaxBlocks];
+      bool is_wanted_row = is_active == nullptr || is_active[k] != 0;
+      for (int s = 0; s < num_slots; ++s) {
+        const Slot& slot = slots[s];
+        blocks[s] = slot.block == nullptr ? k : slot.block[k];
+        if (blocks[s] < slot.begin || blocks[s] >= slot.end) {
+          return false;
+        }
+        is_wanted_row &=
+            slot.is_active == nullptr || slot.is_active[blocks[s]] != 0;
       }
-      if (IsActive(r, k, camera, point) &&
-          !function(static_cast<int>(e), k, camera, point)) {
+      if (is_wanted_row && !function(static_cast<int>(e), k, blocks)) {
         return false;
       }
     }
@@ -211,27 +298,183 @@ bool WindowPacker::ForEachRow(int64_t i, const Function& function) const {
   return true;
 }
 
-bool WindowPacker::AddFixedCost(int e, int64_t k, double* cost) const {
-  const Residuals& residuals = batch_->problem.residuals()[residuals_[e]];
-  const double* const camera =
-      ValuesOf(cameras_, residuals.blocks[0].BlockOf(k));
-  const double* const point = ValuesOf(points_, residuals.blocks[1].BlockOf(k));
-  const auto state =
-      camera_size_ == 9 ? kernels::PrepareBalCamera<3, double>(camera, nullptr)
-                        : kernels::PrepareBalCamera<4, double>(camera, nullptr);
-  double r[2];
-  kernels::Residual(state,
-                    kernels::Project(state, point),
-                    static_cast<const double*>(residuals.constants) + 2 * k,
-                    r);
-  const double s = r[0] * r[0] + r[1] * r[1];
+// Calls function(e, k, camera, point) for each active row.
+template <typename Function>
+bool WindowPacker::ForEachRow(int64_t i, const Function& function) const {
+  return ForEachResidual(
+      i,
+      [](const WindowRows& rows) { return rows.kind != WindowRowKind::kPrior; },
+      [&](int e, int64_t k, const int64_t* blocks) {
+        const WindowRows& rows = *arrays_[e].rows;
+        return function(
+            e, k, blocks[rows.camera_block()], blocks[rows.point_block()]);
+      });
+}
+
+// Calls function(e, k, first camera, last camera) for each active prior.
+template <typename Function>
+bool WindowPacker::ForEachPrior(int64_t i, const Function& function) const {
+  return ForEachResidual(
+      i,
+      [](const WindowRows& rows) { return rows.kind == WindowRowKind::kPrior; },
+      [&](int e, int64_t k, const int64_t* blocks) {
+        return function(
+            e, k, blocks[0], blocks[arrays_[e].rows->num_blocks() - 1]);
+      });
+}
+
+double WindowPacker::CostOf(int e,
+                            int64_t k,
+                            int num_residuals,
+                            const double* r) const {
+  double s = 0.0;
+  for (int c = 0; c < num_residuals; ++c) {
+    s += r[c] * r[c];
+  }
   double rho[3] = {s, 1.0, 0.0};
   if (!losses_.empty() && loss_id_[e] != kernels::kNoLoss) {
     kernels::RobustLoss::EvaluateChain(losses_.data(), loss_id_[e], s, rho);
   }
-  *cost += 0.5 * rho[0] *
-           (residuals.weights != nullptr ? residuals.weights[k] : 1.0);
+  const double* const weights = residuals(arrays_[e]).weights;
+  return 0.5 * rho[0] * (weights != nullptr ? weights[k] : 1.0);
+}
+
+bool WindowPacker::AddFixedCost(int e, int64_t k, double* cost) const {
+  const RowArray& array = arrays_[e];
+  const WindowRows& rows = *array.rows;
+  const auto& blocks = residuals(array).blocks;
+  double buffer[WindowRows::kMaxConstants];
+  const double* const constants =
+      ReadConstants(rows, residuals(array), k, buffer);
+  double camera[10];
+  ReadCamera(blocks[rows.camera_block()].BlockOf(k), camera);
+  const double* const point =
+      ValuesOf(points_, blocks[rows.point_block()].BlockOf(k));
+  double r[2];
+  if (rows.has_poses()) {
+    const PoseRows model(num_camera_values_ == kPoseSize);
+    WindowIntrinsics intrinsics;
+    ReadIntrinsics(
+        array, blocks[WindowRows::kParamsBlock].BlockOf(k), &intrinsics);
+    PoseRows::Evaluate(intrinsics,
+                       rows.num_scales > 0 ? constants[2] : 1.0,
+                       model.Prepare(camera, nullptr),
+                       point,
+                       constants,
+                       r);
+  } else {
+    const auto state =
+        camera_size_ == 9
+            ? kernels::PrepareBalCamera<3, double>(camera, nullptr)
+            : kernels::PrepareBalCamera<4, double>(camera, nullptr);
+    kernels::Residual(state, kernels::Project(state, point), constants, r);
+  }
+  *cost += CostOf(e, k, 2, r);
   return kernels::AllFinite(r, 2);
+}
+
+bool WindowPacker::AddFixedCostOfPrior(int e, int64_t k, double* cost) const {
+  WindowPrior prior;
+  if (!ReadPrior(e, k, &prior)) {
+    return false;
+  }
+  const auto& blocks = residuals(arrays_[e]).blocks;
+  double poses[2][kPoseSize];
+  ReadCamera(blocks.front().BlockOf(k), poses[0]);
+  ReadCamera(blocks.back().BlockOf(k), poses[1]);
+  const double* const x[2] = {poses[0], poses[1]};
+  double r[WindowPrior::kSize];
+  const bool is_finite =
+      PoseRows(num_camera_values_ == kPoseSize).EvaluatePrior(prior, x, r);
+  *cost += CostOf(e, k, WindowPrior::kSize, r);
+  return is_finite;
+}
+
+// Reads all but the cameras.
+bool WindowPacker::ReadPrior(int e, int64_t k, WindowPrior* prior) const {
+  const RowArray& array = arrays_[e];
+  const WindowRows& rows = *array.rows;
+  double buffer[WindowRows::kMaxConstants];
+  const double* const constants =
+      ReadConstants(rows, residuals(array), k, buffer);
+  if (constants == nullptr) {
+    return false;
+  }
+  *prior = WindowPrior();
+  prior->kind = rows.prior;
+  prior->loss = losses_.empty() ? kernels::kNoLoss : loss_id_[e];
+  const double* const weights = residuals(array).weights;
+  prior->weight = weights != nullptr ? weights[k] : 1.0;
+  std::copy_n(constants, rows.num_measured, prior->measured);
+  const double* const scales = constants + rows.num_measured;
+  const int n = rows.num_residuals;
+  for (int a = 0; a < n; ++a) {
+    for (int b = 0; b < n; ++b) {
+      prior->scale[WindowPrior::kSize * a + b] =
+          rows.num_scales > 1 ? scales[n * a + b]
+          : a != b            ? 0.0
+                              : (rows.num_scales == 1 ? scales[0] : 1.0);
+    }
+  }
+  return kernels::AllFinite(constants, rows.num_constants()) &&
+         prior->weight >= 0.0 && kernels::AllFinite(&prior->weight, 1);
+}
+
+void WindowPacker::ReadIntrinsics(const RowArray& array,
+                                  int64_t block,
+                                  WindowIntrinsics* intrinsics) const {
+  *intrinsics = WindowIntrinsics();
+  intrinsics->model = array.rows->camera_model;
+  const int params =
+      residuals(array).blocks[WindowRows::kParamsBlock].parameters;
+  std::copy_n(
+      ValuesOf(params, block), array.rows->num_params, intrinsics->params);
+}
+
+// Reads a camera as a window has it.
+void WindowPacker::ReadCamera(int64_t camera, double* values) const {
+  const double* const from = ValuesOf(cameras_, camera);
+  if (camera_size_ != kPoseSize) {
+    std::copy_n(from, camera_size_, values);
+    return;
+  }
+  switch (rotation_) {
+    case PoseRotation::kAngleAxis:
+      std::copy_n(from, 3, values);
+      values[3] = 0.0;
+      break;
+    case PoseRotation::kQuaternion:
+      std::copy_n(from, 4, values);
+      break;
+    case PoseRotation::kEigenQuaternion:
+      values[0] = from[3];
+      std::copy_n(from, 3, values + 1);
+      break;
+  }
+  std::copy_n(from + num_camera_values_ - 3, 3, values + 4);
+}
+
+// Writes a camera of a window to the caller.
+void WindowPacker::WriteCamera(const double* values, int64_t camera) const {
+  double* const to =
+      parameters(cameras_).values + int64_t{num_camera_values_} * camera;
+  if (camera_size_ != kPoseSize) {
+    std::copy_n(values, camera_size_, to);
+    return;
+  }
+  switch (rotation_) {
+    case PoseRotation::kAngleAxis:
+      std::copy_n(values, 3, to);
+      break;
+    case PoseRotation::kQuaternion:
+      std::copy_n(values, 4, to);
+      break;
+    case PoseRotation::kEigenQuaternion:
+      std::copy_n(values + 1, 3, to);
+      to[3] = values[0];
+      break;
+  }
+  std::copy_n(values + 4, 3, to + num_camera_values_ - 3);
 }
 
 // Numbers the blocks, and counts the rows of each point in scratch->row_begin.
@@ -240,7 +483,6 @@ std::string WindowPacker::Count(int64_t i,
                                 PackedWindow* window) {
   const Blocks cameras = BlocksOf(cameras_, i);
   const Blocks points = BlocksOf(points_, i);
-  const Parameters& of_cameras = parameters(cameras_);
   const Parameters& of_points = parameters(points_);
   WindowCounts& counts = window->record.counts;
   counts = WindowCounts();
@@ -252,20 +494,15 @@ std::string WindowPacker::Count(int64_t i,
             kUnused);
   // Unknown where a point's manifold is anything but constant.
   const auto is_constant_point = [&](int64_t p) {
-    return (of_points.is_constant != nullptr &&
-            of_points.is_constant[p] != 0) ||
-           (of_points.ManifoldOf(p) != nullptr &&
-            of_points.ManifoldOf(p)->TangentSize() == 0);
+    return IsConstant(points_, p);
   };
   // Found once, because each row asks.
   std::vector<uint8_t>& camera_is_constant = scratch->camera_is_constant;
   camera_is_constant.clear();
   for (int64_t c = cameras.begin; c < cameras.end; ++c) {
     const CameraForm& form = FormOf(c);
-    const bool is_constant =
-        (of_cameras.is_constant != nullptr && of_cameras.is_constant[c] != 0) ||
-        (form.is_known && form.varies == 0);
-    camera_is_constant.push_back(is_constant ? 1 : 0);
+    camera_is_constant.push_back(
+        IsConstant(cameras_, c) || (form.is_known && form.varies == 0) ? 1 : 0);
   }
   const auto is_constant_camera = [&](int64_t c) {
     return camera_is_constant[c - cameras.begin] != 0;
@@ -274,20 +511,47 @@ std::string WindowPacker::Count(int64_t i,
   bool is_finite = true;
   std::vector<int32_t>& degree = scratch->row_begin;
   degree.assign(points.end - points.begin + 1, 0);
-  const bool fits =
+  for (RowArray& array : arrays_) {
+    if (array.rows->kind == WindowRowKind::kReprojection) {
+      const Blocks params = BlocksOf(
+          residuals(array).blocks[WindowRows::kParamsBlock].parameters, i);
+      std::fill(array.params_place.begin() + params.begin,
+                array.params_place.begin() + params.end,
+                kUnused);
+    }
+  }
+  bool has_constant_params = true;
+  const bool fits_rows =
       ForEachRow(i, [&](int e, int64_t k, int64_t camera, int64_t point) {
-        const Residuals& residuals = batch_->problem.residuals()[residuals_[e]];
-        const double* const observed =
-            static_cast<const double*>(residuals.constants) + 2 * k;
-        is_finite &= kernels::AllFinite(observed, 2);
-        if (residuals.weights != nullptr) {
-          is_finite &= residuals.weights[k] >= 0.0 &&
-                       kernels::AllFinite(residuals.weights + k, 1);
+        RowArray& array = arrays_[e];
+        const Residuals& of_array = residuals(array);
+        double buffer[WindowRows::kMaxConstants];
+        const double* const constants =
+            ReadConstants(*array.rows, of_array, k, buffer);
+        if (constants == nullptr) {
+          return false;
+        }
+        is_finite &= kernels::AllFinite(constants, array.rows->num_constants());
+        if (of_array.weights != nullptr) {
+          is_finite &= of_array.weights[k] >= 0.0 &&
+                       kernels::AllFinite(of_array.weights + k, 1);
+        }
+        if (array.rows->has_poses()) {
+          const ArrayProblem::Index& index =
+              of_array.blocks[WindowRows::kParamsBlock];
+          const int64_t params = index.BlockOf(k);
+          has_constant_params &= IsConstant(index.parameters, params);
+          is_finite &= kernels::AllFinite(ValuesOf(index.parameters, params),
+                                          array.rows->num_params);
         }
         const bool has_constants =
             is_constant_camera(camera) && is_constant_point(point);
         if (has_constants) {
           return AddFixedCost(e, k, &window->fixed_cost);
+        }
+        if (array.rows->has_poses()) {
+          array.params_place[of_array.blocks[WindowRows::kParamsBlock].BlockOf(
+              k)] = 0;
         }
         camera_place_[camera] = 0;
         point_place_[point] = 0;
@@ -295,14 +559,31 @@ std::string WindowPacker::Count(int64_t i,
         ++counts.num_rows;
         return true;
       });
+  bool has_two_cameras = true;
+  const bool fits_priors =
+      ForEachPrior(i, [&](int e, int64_t k, int64_t first, int64_t last) {
+        has_two_cameras &= arrays_[e].rows->num_blocks() == 1 || first != last;
+        if (is_constant_camera(first) && is_constant_camera(last)) {
+          return AddFixedCostOfPrior(e, k, &window->fixed_cost);
+        }
+        WindowPrior prior;
+        is_finite &= ReadPrior(e, k, &prior);
+        camera_place_[first] = 0;
+        camera_place_[last] = 0;
+        ++counts.num_priors;
+        return true;
+      });
   is_finite &=
       kernels::AllFinite(
           ValuesOf(cameras_, cameras.begin),
-          static_cast<int>(cameras.end - cameras.begin) * camera_size_) &&
+          static_cast<int>(cameras.end - cameras.begin) * num_camera_values_) &&
       kernels::AllFinite(ValuesOf(points_, points.begin),
                          static_cast<int>(points.end - points.begin) * kPoint);
-  if (!fits || !is_finite) {
+  if (!fits_rows || !fits_priors || !is_finite || !has_two_cameras) {
     return "a value or an index is not valid";
+  }
+  if (!has_constant_params) {
+    return "the intrinsics of a camera vary";
   }
   // Numbers blocks that vary first, in the order of the arrays.
   const auto number = [](const Blocks& blocks,
@@ -331,11 +612,27 @@ std::string WindowPacker::Count(int64_t i,
          &point_place_,
          &counts.num_points,
          &counts.num_constant_points);
+  for (RowArray& array : arrays_) {
+    if (array.rows->kind != WindowRowKind::kReprojection) {
+      continue;
+    }
+    const Blocks params = BlocksOf(
+        residuals(array).blocks[WindowRows::kParamsBlock].parameters, i);
+    for (int64_t b = params.begin; b < params.end; ++b) {
+      if (array.params_place[b] != kUnused) {
+        array.params_place[b] = counts.num_intrinsics++;
+      }
+    }
+  }
+  counts.num_scales = has_scales_ ? counts.num_rows : 0;
   for (int64_t p = points.begin; p < points.end; ++p) {
     if (point_place_[p] != kUnused && !is_constant_point(p) &&
         of_points.ManifoldOf(p) != nullptr) {
       return "a point has a manifold";
     }
+  }
+  if (counts.num_rows == 0 && counts.num_priors > 0) {
+    return "windows have reprojection errors beside priors";
   }
   if (counts.num_rows == 0) {
     return "no residual block depends on a parameter block that varies";
@@ -369,16 +666,24 @@ std::string WindowPacker::ChooseKind(int64_t i, PackedWindow* window) const {
     if (!form.is_known) {
       return "a camera's manifold is user-defined or no quaternion's";
     }
+    if (camera_size_ == kPoseSize && num_camera_values_ == kPoseSize &&
+        !form.turns && (form.varies & 15) != 0) {
+      return "a pose's quaternion has no manifold";
+    }
     varies |= form.varies;
     any_turns |= form.turns;
     all_turn &= form.turns;
+  }
+  window->kind.camera_size = camera_size_;
+  if (camera_size_ == kPoseSize) {
+    window->kind.num_columns = kPoseColumns;
+    return "";
   }
   if (any_turns != all_turn && window->record.counts.num_cameras > 0) {
     return "some quaternions have a manifold and some have none";
   }
   // The last three values are f, k1 and k2.
   const bool has_intrinsics = (varies >> (camera_size_ - 3)) != 0;
-  window->kind.camera_size = camera_size_;
   window->kind.num_columns =
       camera_size_ == 10 && !any_turns && window->record.counts.num_cameras > 0
           ? 10
@@ -430,6 +735,7 @@ std::string WindowPacker::Write(int64_t i,
   const WindowCounts& counts = window->record.counts;
   window->record.has_weights = has_weights_;
   window->record.has_losses = !losses_.empty();
+  window->record.has_quaternions = num_camera_values_ == kPoseSize;
   const WindowInput at(camera_size_,
                        counts,
                        window->record.has_weights,
@@ -440,33 +746,40 @@ std::string WindowPacker::Write(int64_t i,
   const auto integers = [input](int64_t begin) {
     return reinterpret_cast<int32_t*>(input + begin);
   };
-  const auto copy_values = [&](int array,
-                               const std::vector<int32_t>& place,
-                               int32_t num_varying,
-                               double* varying,
-                               double* constant) {
+  // Writes blocks that vary first, by write(block, place of its values).
+  const auto write_values = [&](int array,
+                                int size,
+                                const std::vector<int32_t>& place,
+                                int32_t num_varying,
+                                double* varying,
+                                double* constant,
+                                const auto& write) {
     const Blocks blocks = BlocksOf(array, i);
-    const int size = parameters(array).size;
     for (int64_t b = blocks.begin; b < blocks.end; ++b) {
       if (place[b] != kUnused) {
-        double* const to =
-            place[b] < num_varying
-                ? varying + int64_t{size} * place[b]
-                : constant + int64_t{size} * (place[b] - num_varying);
-        std::copy_n(ValuesOf(array, b), size, to);
+        write(b,
+              place[b] < num_varying
+                  ? varying + int64_t{size} * place[b]
+                  : constant + int64_t{size} * (place[b] - num_varying));
       }
     }
   };
-  copy_values(cameras_,
-              camera_place_,
-              counts.num_cameras,
-              doubles(at.cameras),
-              doubles(at.constant_cameras));
-  copy_values(points_,
-              point_place_,
-              counts.num_points,
-              doubles(at.points),
-              doubles(at.constant_points));
+  write_values(cameras_,
+               camera_size_,
+               camera_place_,
+               counts.num_cameras,
+               doubles(at.cameras),
+               doubles(at.constant_cameras),
+               [this](int64_t c, double* to) { ReadCamera(c, to); });
+  write_values(points_,
+               kPoint,
+               point_place_,
+               counts.num_points,
+               doubles(at.points),
+               doubles(at.constant_points),
+               [this](int64_t p, double* to) {
+                 std::copy_n(ValuesOf(points_, p), kPoint, to);
+               });
   const Blocks cameras = BlocksOf(cameras_, i);
   auto* const mask = reinterpret_cast<uint16_t*>(input + at.column_mask);
   for (int64_t c = cameras.begin; c < cameras.end; ++c) {
@@ -474,11 +787,7 @@ std::string WindowPacker::Write(int64_t i,
     if (place == kUnused || place >= counts.num_cameras) {
       continue;
     }
-    const CameraForm& form = FormOf(c);
-    // A turn has one column less than its quaternion has values.
-    mask[place] = form.turns
-                      ? static_cast<uint16_t>((form.varies >> 4) << 3 | 7)
-                      : form.varies;
+    mask[place] = MaskOf(FormOf(c));
   }
   std::copy(scratch->row_begin.begin(),
             scratch->row_begin.end(),
@@ -496,16 +805,26 @@ std::string WindowPacker::Write(int64_t i,
         (c >= counts.num_cameras && p >= counts.num_points)) {
       return true;
     }
-    const Residuals& residuals = batch_->problem.residuals()[residuals_[e]];
+    const RowArray& array = arrays_[e];
+    const Residuals& of_array = residuals(array);
+    double buffer[WindowRows::kMaxConstants];
+    const double* const constants =
+        ReadConstants(*array.rows, of_array, k, buffer);
     const int32_t row = next[p]++;
-    std::copy_n(static_cast<const double*>(residuals.constants) + 2 * k,
-                2,
-                doubles(at.observed) + 2 * int64_t{row});
+    std::copy_n(constants, 2, doubles(at.observed) + 2 * int64_t{row});
+    if (array.rows->has_poses()) {
+      integers(at.intrinsics_of_row)[row] =
+          array.params_place[of_array.blocks[WindowRows::kParamsBlock].BlockOf(
+              k)];
+    }
+    if (has_scales_) {
+      doubles(at.scales)[row] = array.rows->num_scales > 0 ? constants[2] : 1.0;
+    }
     camera_of[row] = c;
     point_of[row] = p;
     if (has_weights_) {
       doubles(at.weights)[row] =
-          residuals.weights != nullptr ? residuals.weights[k] : 1.0;
+          of_array.weights != nullptr ? of_array.weights[k] : 1.0;
     }
     if (window->record.has_losses) {
       input[at.loss_id + row] = loss_id_[e];
@@ -521,8 +840,87 @@ std::string WindowPacker::Write(int64_t i,
     }
     seen[camera_of[k]] = point_of[k];
   }
+  for (const RowArray& array : arrays_) {
+    const Blocks params =
+        array.params_place.empty()
+            ? Blocks{0, 0}
+            : BlocksOf(
+                  residuals(array).blocks[WindowRows::kParamsBlock].parameters,
+                  i);
+    for (int64_t b = params.begin; b < params.end; ++b) {
+      if (array.params_place[b] != kUnused) {
+        ReadIntrinsics(
+            array,
+            b,
+            reinterpret_cast<WindowIntrinsics*>(input + at.intrinsics) +
+                array.params_place[b]);
+      }
+    }
+  }
+  WritePriors(i, at, counts, input);
   FindPattern(input, &window->record);
   return "";
+}
+
+void WindowPacker::WritePriors(int64_t i,
+                               const WindowInput& at,
+                               const WindowCounts& counts,
+                               unsigned char* input) const {
+  if (counts.num_priors == 0) {
+    return;
+  }
+  auto* const priors = reinterpret_cast<WindowPrior*>(input + at.priors);
+  int32_t num_priors = 0;
+  // The last prior of two cameras that vary.
+  std::unordered_map<int64_t, int32_t> last_of_pair;
+  ForEachPrior(i, [&](int e, int64_t k, int64_t first, int64_t last) {
+    const int32_t a = camera_place_[first];
+    const int32_t b = camera_place_[last];
+    // Skips priors of constants, as Write does rows.
+    if (a == kUnused || b == kUnused ||
+        (a >= counts.num_cameras && b >= counts.num_cameras)) {
+      return true;
+    }
+    WindowPrior* const prior = priors + num_priors;
+    ReadPrior(e, k, prior);
+    prior->camera[0] = a;
+    if (arrays_[e].rows->num_blocks() == 2) {
+      prior->camera[1] = b;
+      if (a < counts.num_cameras && b < counts.num_cameras) {
+        const auto [pair, is_first] = last_of_pair.try_emplace(
+            int64_t{kMaxWindowCameras} * std::max(a, b) + std::min(a, b),
+            num_priors);
+        prior->is_first = is_first ? 1 : 0;
+        if (!is_first) {
+          priors[pair->second].next = num_priors;
+          pair->second = num_priors;
+        }
+      }
+    }
+    ++num_priors;
+    return true;
+  });
+  auto* const begin = reinterpret_cast<int32_t*>(input + at.prior_begin);
+  auto* const sides = reinterpret_cast<int32_t*>(input + at.prior_sides);
+  // The sides of each camera, by counting.
+  const auto camera_of = [&](int32_t side) {
+    return priors[side / 2].camera[side % 2];
+  };
+  std::fill_n(begin, counts.num_cameras + 1, 0);
+  for (int32_t side = 0; side < 2 * num_priors; ++side) {
+    if (camera_of(side) >= 0 && camera_of(side) < counts.num_cameras) {
+      ++begin[camera_of(side)];
+    }
+  }
+  for (int32_t c = 0; c < counts.num_cameras; ++c) {
+    begin[c + 1] += begin[c];
+  }
+  // From the last one, which moves each beginning to its place.
+  for (int32_t side = 2 * num_priors - 1; side >= 0; --side) {
+    if (camera_of(side) >= 0 && camera_of(side) < counts.num_cameras) {
+      sides[--begin[camera_of(side)]] = side;
+    }
+  }
 }
 
 // Writes the pattern of L and the lists of its pairs.
@@ -551,6 +949,16 @@ void WindowPacker::FindPattern(unsigned char* input,
     }
     for (int w = 0; w < num_words && first < num_cameras; ++w) {
       pattern[num_words * first + w] |= of_point[w];
+    }
+  }
+  // Two cameras of a prior are in the column of the first.
+  const auto* const priors =
+      reinterpret_cast<const WindowPrior*>(input + at.priors);
+  for (int32_t k = 0; k < counts.num_priors; ++k) {
+    if (priors[k].is_first != 0) {
+      const auto [j, i] = std::minmax(priors[k].camera[0], priors[k].camera[1]);
+      pattern[num_words * j + i / kWordPoints] |= uint64_t{1}
+                                                  << i % kWordPoints;
     }
   }
   const auto has = [&](int i, int j) {
@@ -613,23 +1021,34 @@ void WindowPacker::Unpack(int64_t i,
                           const PackedWindow& window,
                           const unsigned char* output) const {
   const WindowOutput at = window.output();
-  const auto copy = [&](int array,
-                        const std::vector<int32_t>& place,
-                        int32_t num_varying,
-                        int64_t begin) {
+  const auto unpack = [&](int array,
+                          int size,
+                          const std::vector<int32_t>& place,
+                          int32_t num_varying,
+                          int64_t begin,
+                          const auto& write) {
     const Blocks blocks = BlocksOf(array, i);
-    const int size = parameters(array).size;
     const auto* const from = reinterpret_cast<const double*>(output + begin);
     for (int64_t b = blocks.begin; b < blocks.end; ++b) {
       if (place[b] != kUnused && place[b] < num_varying) {
-        std::copy_n(from + int64_t{size} * place[b],
-                    size,
-                    parameters(array).values + size * b);
+        write(from + int64_t{size} * place[b], b);
       }
     }
   };
-  copy(cameras_, camera_place_, window.record.counts.num_cameras, at.cameras);
-  copy(points_, point_place_, window.record.counts.num_points, at.points);
+  unpack(cameras_,
+         camera_size_,
+         camera_place_,
+         window.record.counts.num_cameras,
+         at.cameras,
+         [this](const double* from, int64_t c) { WriteCamera(from, c); });
+  unpack(points_,
+         kPoint,
+         point_place_,
+         window.record.counts.num_points,
+         at.points,
+         [this](const double* from, int64_t p) {
+           std::copy_n(from, kPoint, parameters(points_).values + kPoint * p);
+         });
 }
 
 }  // namespace ceres_ext

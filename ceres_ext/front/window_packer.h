@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ceres_ext/batch.h"
+#include "ceres_ext/front/window_rows.h"
 #include "ceres_ext/solver/window/window_arena.h"
 #include "cuda_kernels/model/robust_loss.h"
 
@@ -23,7 +24,8 @@ struct PackedWindow {
   WindowRecord record;
   WindowKind kind;
   bool has_schur = false;
-  // Cost of the rows whose camera and point are both constant.
+  // Cost of the rows whose camera and point are both constant, and of the
+  // priors whose cameras are.
   double fixed_cost = 0.0;
 
   WindowOutput output() const { return {kind.camera_size, record.counts}; }
@@ -36,6 +38,8 @@ class WindowPacker {
 
   // Reason why no problem of the batch is a window; empty if some may be.
   const std::string& reason() const { return reason_; }
+  // True if some residual blocks are of cost functions that windows have.
+  bool has_known_rows() const { return !arrays_.empty(); }
   const std::vector<kernels::RobustLoss>& losses() const { return losses_; }
 
   // Bytes for the input and the output of all problems before problem i, at
@@ -65,6 +69,13 @@ class WindowPacker {
               const unsigned char* output) const;
 
  private:
+  // An array of residual blocks that is not empty.
+  struct RowArray {
+    int residuals = 0;
+    const WindowRows* rows = nullptr;
+    // Number of each block of intrinsics in its window, or kUnused.
+    std::vector<int32_t> params_place;
+  };
   // The effect of a manifold on a camera.
   struct CameraForm {
     bool is_known = false;
@@ -86,12 +97,24 @@ class WindowPacker {
   const double* ValuesOf(int array, int64_t block) const {
     return parameters(array).values + parameters(array).size * block;
   }
+  const ArrayProblem::Residuals& residuals(const RowArray& array) const {
+    return batch_->problem.residuals()[array.residuals];
+  }
+  bool IsConstant(int array, int64_t block) const;
+  std::string ReadArrays();
+  std::string ReadArray(int residuals);
   void ReadForms();
   void ReadForm(const ceres::Manifold* manifold);
   const CameraForm& FormOf(int64_t camera) const;
-  bool IsActive(int residuals, int64_t k, int64_t camera, int64_t point) const;
+  uint16_t MaskOf(const CameraForm& form) const;
+  template <typename Wanted, typename Function>
+  bool ForEachResidual(int64_t i,
+                       const Wanted& is_wanted,
+                       const Function& function) const;
   template <typename Function>
   bool ForEachRow(int64_t i, const Function& function) const;
+  template <typename Function>
+  bool ForEachPrior(int64_t i, const Function& function) const;
   std::string Count(int64_t i, Scratch* scratch, PackedWindow* window);
   std::string ChooseKind(int64_t i, PackedWindow* window) const;
   std::string Cut(Scratch* scratch,
@@ -102,19 +125,34 @@ class WindowPacker {
                     const std::vector<int32_t>& chunks,
                     unsigned char* input,
                     PackedWindow* window);
+  void WritePriors(int64_t i,
+                   const WindowInput& at,
+                   const WindowCounts& counts,
+                   unsigned char* input) const;
   void FindPattern(unsigned char* input, WindowRecord* record) const;
-  bool AddFixedCost(int residuals, int64_t k, double* cost) const;
+  double CostOf(int e, int64_t k, int num_residuals, const double* r) const;
+  bool AddFixedCost(int e, int64_t k, double* cost) const;
+  bool AddFixedCostOfPrior(int e, int64_t k, double* cost) const;
+  bool ReadPrior(int e, int64_t k, WindowPrior* prior) const;
+  void ReadIntrinsics(const RowArray& array,
+                      int64_t block,
+                      WindowIntrinsics* intrinsics) const;
+  void ReadCamera(int64_t camera, double* values) const;
+  void WriteCamera(const double* values, int64_t camera) const;
 
   const ProblemBatch* batch_;
   std::string reason_;
   // Arrays of cameras and points, and of residual blocks that are not empty.
   int cameras_ = -1;
   int points_ = -1;
-  int camera_size_ = 0;
-  std::vector<int> residuals_;
+  int camera_size_ = 0;        // of a window
+  int num_camera_values_ = 0;  // of the caller
+  PoseRotation rotation_ = PoseRotation::kAngleAxis;
+  std::vector<RowArray> arrays_;
   bool has_weights_ = false;
+  bool has_scales_ = false;
   std::vector<kernels::RobustLoss> losses_;
-  std::vector<uint8_t> loss_id_;  // of residuals_
+  std::vector<uint8_t> loss_id_;  // of arrays_
   std::unordered_map<const ceres::Manifold*, CameraForm> forms_;
   // Number of each block in its window, or kUnused.
   std::vector<int32_t> camera_place_;

@@ -4,6 +4,7 @@
 
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/front/batch_summary.h"
+#include "ceres_ext/front/pose_windows.h"
 #include "ceres_ext/solver/window/window_host.h"
 
 namespace ceres_ext {
@@ -65,14 +66,16 @@ void WindowPiece::SolveOnHost(int64_t i, std::vector<double>* memory) {
   const PackedWindow& window = packed(i);
   Failure failure;
   failure.Guard(false, [&] {
-    SolveWindowOnHost(window.kind,
-                      window.has_schur,
-                      *options_,
-                      window.record,
-                      losses().data(),
-                      inputs_,
-                      outputs_,
-                      memory);
+    SolveWindowOnHost(
+        window.kind.has_poses() ? &RunPoseWindow : RunBalWindow(window.kind),
+        window.kind,
+        window.has_schur,
+        *options_,
+        window.record,
+        losses().data(),
+        inputs_,
+        outputs_,
+        memory);
     return true;
   });
 }

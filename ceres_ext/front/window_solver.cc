@@ -493,8 +493,10 @@ class WindowSolver::Impl {
     if (!lane->packer->reason().empty()) {
       for (int64_t i = 0; i < n && !has_fits; ++i) {
         lane->summary.problems[i].path_reason =
-            lane->fit_batch->has_other_model() ? lane->fit_batch->reason()
-                                               : lane->packer->reason();
+            lane->fit_batch->has_other_model() &&
+                    !lane->packer->has_known_rows()
+                ? lane->fit_batch->reason()
+                : lane->packer->reason();
       }
       lane->piece.Clear();
       return true;

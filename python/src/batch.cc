@@ -190,12 +190,14 @@ class Solver {
          int64_t num_rows,
          int64_t num_problems,
          int num_submissions,
+         int64_t num_priors,
          const SolverOptions* given,
          const nb::kwargs& values) {
     WindowCapacity capacity;
     capacity.num_cameras = num_cameras;
     capacity.num_points = num_points;
     capacity.num_rows = num_rows;
+    capacity.num_priors = num_priors;
     capacity.num_problems = num_problems;
     capacity.num_submissions = num_submissions;
     const SolverOptions options = Prepare(given, values);
@@ -390,6 +392,7 @@ void AddBatch(nb::module_* module) {
                     int64_t,
                     int64_t,
                     int,
+                    int64_t,
                     const SolverOptions*,
                     const nb::kwargs&>(),
            "num_cameras"_a,
@@ -397,9 +400,11 @@ void AddBatch(nb::module_* module) {
            "num_rows"_a,
            "num_problems"_a = 1,
            "num_submissions"_a = 2,
+           "num_priors"_a = 0,
            "options"_a.none() = nb::none(),
            "values"_a,
            "num_cameras, num_points, num_rows: largest numbers per problem.\n"
+           "num_priors: the same of priors on poses, which are not rows.\n"
            "num_problems: largest number per submission.\n"
            "num_submissions: largest number in flight.\n"
            "options, values: as for solve().")

@@ -1,7 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // A window: a small bundle adjustment that one team of threads solves from
-// start to end (window_solve.h). Its cameras are BAL's, all of one kind.
+// start to end (window_solve.h). Its cameras are BAL's, all of one kind, or
+// they are *poses*: rows then name constant intrinsics too, and *priors* on
+// poses and on pairs of them are beside the rows.
 //
 // Cameras and points that vary are numbered first, then constant ones. Rows are
 // sorted by point. A *chunk* is a run of points whose rows fit into a block's
@@ -25,13 +27,19 @@
 
 namespace ceres_ext {
 
+// Values of a pose and its columns: a rotation vector and a zero, or a
+// quaternion w, x, y, z, which turns; then a translation.
+inline constexpr int kPoseSize = 7;
+inline constexpr int kPoseColumns = 6;
+
 // Values of a camera and its columns in the window's matrices: 9 values and 9
 // or 6 columns, or 10 values and 10, 9 (a quaternion's manifold) or 6. With 6
-// columns f, k1 and k2 are constant.
+// columns f, k1 and k2 are constant. Poses: kPoseSize and kPoseColumns.
 struct WindowKind {
   int32_t camera_size = 9;
   int32_t num_columns = 9;
 
+  bool has_poses() const { return camera_size == kPoseSize; }
   bool operator==(const WindowKind& other) const {
     return camera_size == other.camera_size && num_columns == other.num_columns;
   }
@@ -47,6 +55,10 @@ struct WindowCounts {
   int32_t chunk_rows = 0;   // a chunk has no more
   int32_t chunk_words = 1;  // nor more points than 64 times this
   int32_t num_pairs = 0;
+  // Only windows of poses have these.
+  int32_t num_intrinsics = 0;
+  int32_t num_scales = 0;  // num_rows, or 0 if rows have no factor
+  int32_t num_priors = 0;
 
   CERES_EXT_HOST_DEVICE int32_t all_cameras() const {
     return num_cameras + num_constant_cameras;
@@ -210,6 +222,31 @@ inline ChunkSize ChooseChunks(int num_columns,
   return ChunkSize();
 }
 
+// Constant intrinsics: the number of a camera model, and its parameters.
+struct WindowIntrinsics {
+  int64_t model = 0;
+  double params[16] = {};
+};
+
+enum class PriorKind : int32_t { kPosition, kPose, kRelativePose };
+
+// A residual block of one or two poses, A e: the error e of 3 or 6 elements has
+// zeros behind them, and so has A.
+struct WindowPrior {
+  static constexpr int kSize = 6;
+
+  PriorKind kind = PriorKind::kPosition;
+  int32_t camera[2] = {-1, -1};  // -1: there is no second one
+  int32_t loss = kernels::kNoLoss;
+  // The next prior of the same two cameras that vary, or -1; is_first: the
+  // first of them.
+  int32_t next = -1;
+  int32_t is_first = 0;
+  double weight = 1.0;      // of the loss
+  double measured[7] = {};  // the bytes of the functor (photogrammetry.h)
+  double scale[kSize * kSize] = {};  // A, row-major
+};
+
 struct WindowResult {
   TrustRegion region;
 };
@@ -243,6 +280,9 @@ struct Window {
 struct WindowScratch {
   static constexpr int kRecord = 15;  // candidate 3, scale 3, L 6, L^-1 g 3
   static constexpr int kItem = 4;     // model, cost, |x|^2 and |step|^2
+  // Of a prior: residual, Jacobians of two cameras, cost, and the first two
+  // items of a step.
+  static constexpr int kPrior = 6 + 2 * 36 + 1 + 2;
   // Data that the blocks of a team exchange: a number, then two sets of kValues
   // per block, used in turns.
   static constexpr int kValues = 3;
@@ -273,7 +313,8 @@ struct WindowScratch {
     masks_size = int64_t{counts.chunk_words} * counts.num_cameras;
     parts = chunk_masks + (is_shared ? masks_size * counts.num_chunks : 0);
     part_size = PackedTriangle(n + 1) + 2 * n;
-    size = parts + (is_shared ? part_size * counts.num_chunks : 0);
+    priors = parts + (is_shared ? part_size * counts.num_chunks : 0);
+    size = priors + int64_t{kPrior} * counts.num_priors;
   }
 
   int64_t exchange;
@@ -289,6 +330,7 @@ struct WindowScratch {
   int64_t masks_size;
   int64_t parts;
   int64_t part_size;
+  int64_t priors;
   int64_t size;
 };
 

@@ -44,6 +44,13 @@ struct WindowInput {
     below = Take(1, PackedTriangle(num_cameras), &end);
     below_begin = Take(2, int64_t{num_cameras} + 1, &end);
     loss_id = Take(1, has_losses ? rows : 0, &end);
+    intrinsics = Take(sizeof(WindowIntrinsics), counts.num_intrinsics, &end);
+    intrinsics_of_row = Take(4, counts.num_intrinsics > 0 ? rows : 0, &end);
+    scales = Take(8, counts.num_scales, &end);
+    priors = Take(sizeof(WindowPrior), counts.num_priors, &end);
+    prior_begin =
+        Take(4, counts.num_priors > 0 ? counts.num_cameras + 1 : 0, &end);
+    prior_sides = Take(4, 2 * int64_t{counts.num_priors}, &end);
     num_bytes = end;
   }
 
@@ -63,11 +70,20 @@ struct WindowInput {
   int64_t below;
   int64_t below_begin;
   int64_t loss_id;
+  int64_t intrinsics;
+  int64_t intrinsics_of_row;
+  int64_t scales;
+  int64_t priors;
+  // Sides of priors by varying camera: 2 k + s for camera s of prior k.
+  int64_t prior_begin;
+  int64_t prior_sides;
   int64_t num_bytes;
 
  private:
   // n elements of `size` bytes; the end is a multiple of 8 again.
-  CERES_EXT_HOST_DEVICE static int64_t Take(int size, int64_t n, int64_t* end) {
+  CERES_EXT_HOST_DEVICE static int64_t Take(int64_t size,
+                                            int64_t n,
+                                            int64_t* end) {
     const int64_t begin = *end;
     *end += (size * n + 7) / 8 * 8;
     return begin;
@@ -92,8 +108,9 @@ struct WindowRecord {
   WindowCounts counts;
   bool has_weights = false;
   bool has_losses = false;
-  int64_t input_begin = 0;   // in bytes, a multiple of 8
-  int64_t output_begin = 0;  // likewise
+  bool has_quaternions = false;  // Poses turn by quaternions.
+  int64_t input_begin = 0;       // in bytes, a multiple of 8
+  int64_t output_begin = 0;      // likewise
 };
 
 CERES_EXT_HOST_DEVICE inline Window ViewWindow(

@@ -41,11 +41,18 @@ struct WindowGrid {
   int64_t scratch_size = 0;
 };
 
+struct SolveWindowsParams;
+// The kernel of a class of rows (window_kernel.cuh).
+using WindowKernel = void (*)(SolveWindowsParams);
+
+// The kernel of a kind without poses.
+WindowKernel BalWindowKernel(const WindowKind& kind);
+
 // As many as the current device runs at once. Several blocks share a window
 // where there are not enough windows for all multiprocessors, and the scratch
 // of all that are shared has at most max_shared_scratch doubles. If that is
 // negative, they share none.
-WindowGrid ChooseGrid(const WindowKind& kind,
+WindowGrid ChooseGrid(WindowKernel kernel,
                       const WindowGroup& group,
                       int num_multiprocessors,
                       int64_t max_shared_scratch);
@@ -65,7 +72,7 @@ struct SolveWindowsParams {
 };
 
 // Queues the solution of windows of one kind, in the order of their records.
-kernels::Status SolveWindows(const WindowKind& kind,
+kernels::Status SolveWindows(WindowKernel kernel,
                              const SolveWindowsParams& params,
                              const WindowGrid& grid,
                              int num_threads,

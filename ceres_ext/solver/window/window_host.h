@@ -13,9 +13,21 @@
 
 namespace ceres_ext {
 
+// The solve of a class of rows: solves the window of a record in `inputs`.
+using RunWindow = void (*)(const WindowRecord& record,
+                           const unsigned char* inputs,
+                           const Window& window,
+                           bool has_schur,
+                           const TrustRegionOptions& options,
+                           double* memory);
+
+// The solve of a kind without poses.
+RunWindow RunBalWindow(const WindowKind& kind);
+
 // Solves the window that *record describes. *memory is the thread's, for this
 // and later windows. Throws std::bad_alloc where it can't grow.
-void SolveWindowOnHost(const WindowKind& kind,
+void SolveWindowOnHost(RunWindow run,
+                       const WindowKind& kind,
                        bool has_schur,
                        const TrustRegionOptions& options,
                        const WindowRecord& record,

@@ -28,8 +28,14 @@
 // blocks. Cameras, the sums over them and the decisions are each block's own,
 // the same in all. The first block factorises S.
 //
+// If there are priors, all blocks evaluate them by turns into main memory. Then
+// S gets their J'J in the first block, and each block adds them to its own
+// sums; a thread owns an element, and adds in the order of the priors.
+//
 // Traffic: of main memory 28 bytes a row and 24 a point in each of three
 // passes, and 120 a point for its L and step.
+//
+// Rows are those of BAL (bal_rows.h) or of another class with these functions.
 //
 // A Team has rank() < size() and Barrier() of a block, block() < num_blocks(),
 // and Join(), a barrier of all blocks. Sum (over a block, in one order),
@@ -50,33 +56,19 @@
 
 #include "ceres_ext/solver/trust_region.h"
 #include "ceres_ext/solver/window/window.h"
+#include "ceres_ext/solver/window/window_function.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/model/bal_model.h"
-#include "cuda_kernels/model/manifold.h"
 #include "cuda_kernels/model/robust_loss.h"
-
-// On the host everything is one function, compiled for the processor's vectors.
-// On a device each phase is a function, and has all registers. Values that do
-// not fit go to main memory, because S leaves no room in the first cache.
-#ifdef __CUDACC__
-#define CERES_EXT_WINDOW __host__ __device__
-#define CERES_EXT_WINDOW_PHASE __host__ __device__ __noinline__
-#define CERES_EXT_WINDOW_UNROLL _Pragma("unroll")
-#else
-#define CERES_EXT_WINDOW_UNROLL
-#define CERES_EXT_WINDOW __attribute__((always_inline))
-#define CERES_EXT_WINDOW_PHASE CERES_EXT_WINDOW
-#endif
 
 namespace ceres_ext {
 
-// kRotation: values of a camera's rotation, 3 or 4. kColumns: 6, 9 or 10.
-template <int kRotation, int kColumns, typename Team>
+template <typename Rows, typename Team>
 class WindowSolve {
  public:
-  static constexpr int kCamera = kRotation + 6;
-  // Columns of the rotation.
-  static constexpr int kTurn = kColumns == 10 ? 4 : 3;
+  static constexpr int kColumns = Rows::kColumns;
+  static constexpr int kCamera = Rows::kCamera;
+  static constexpr int kTurn = Rows::kTurn;
   static constexpr int kRow = WindowRowSize(kColumns);
   static constexpr int kTile = Team::template kTile<kColumns>;
   // Columns of a tile, padded with zeros to whole vectors.
@@ -87,6 +79,7 @@ class WindowSolve {
   static constexpr int kTall = Team::template kTall<kColumns>;
 
   CERES_EXT_WINDOW WindowSolve(const Window& window,
+                               const Rows& model,
                                bool has_schur,
                                double* memory,
                                Team* team)
@@ -95,7 +88,8 @@ class WindowSolve {
         n_(kColumns * window.counts.num_cameras),
         has_schur_(has_schur),
         is_shared_(team->num_blocks() > 1),
-        chunk_points_(kWordPoints * window.counts.chunk_words) {
+        chunk_points_(kWordPoints * window.counts.chunk_words),
+        model_(model) {
     const TeamLayout at(kColumns,
                         window.counts.num_cameras,
                         window.counts.chunk_rows,
@@ -140,6 +134,7 @@ class WindowSolve {
         reinterpret_cast<uint64_t*>(w_.scratch + scratch.chunk_masks);
     parts_ = w_.scratch + scratch.parts;
     part_size_ = scratch.part_size;
+    priors_ = w_.scratch + scratch.priors;
   }
 
   CERES_EXT_WINDOW void Run(const TrustRegionOptions& options) {
@@ -152,8 +147,8 @@ class WindowSolve {
     }
     for (int i = Member(); i < w_.counts.num_constant_cameras;
          i += NumMembers()) {
-      constant_states_[i] = kernels::PrepareBalCamera<kRotation, double>(
-          w_.constant_cameras + kCamera * i, nullptr);
+      constant_states_[i] =
+          model_.Prepare(w_.constant_cameras + kCamera * i, nullptr);
     }
     CopyPattern();
     double stopped[1] = {IsStopped()};
@@ -201,7 +196,8 @@ class WindowSolve {
   }
 
  private:
-  using State = kernels::CameraState<double>;
+  using State = typename Rows::State;
+  using Projection = typename Rows::Projection;
   static_assert(sizeof(State) == TeamLayout::kState * sizeof(double),
                 "states are doubles alone");
 
@@ -308,26 +304,8 @@ class WindowSolve {
   // columns.
   CERES_EXT_WINDOW void Prepare() {
     for (int i = team_->rank(); i < w_.counts.num_cameras; i += team_->size()) {
-      const double* const camera = w_.cameras + kCamera * i;
-      double* const map = rotation_maps_ + 12 * i;
-      if constexpr (kRotation == kTurn) {
-        states_[i] = kernels::PrepareBalCamera<kRotation>(camera, map);
-      } else {
-        double by_quaternion[12];
-        states_[i] =
-            kernels::PrepareBalCamera<kRotation>(camera, by_quaternion);
-        double by_turn[12];
-        kernels::PlusJacobianQuaternion<0, 1, 2, 3>(camera, 3, by_turn);
-        for (int a = 0; a < 3; ++a) {
-          for (int b = 0; b < 3; ++b) {
-            double sum = 0.0;
-            for (int q = 0; q < 4; ++q) {
-              sum += by_quaternion[4 * a + q] * by_turn[3 * q + b];
-            }
-            map[3 * a + b] = sum;
-          }
-        }
-      }
+      states_[i] =
+          model_.Prepare(w_.cameras + kCamera * i, rotation_maps_ + 12 * i);
     }
     team_->Barrier();
   }
@@ -338,15 +316,14 @@ class WindowSolve {
     const int camera = w_.camera[k];
     const int point = w_.point[k];
     const State& state = StateOf(camera);
-    const kernels::Projection<double> p =
-        kernels::Project(state, PointOf(point));
+    const Projection p = model_.Project(k, state, PointOf(point));
     double r[2];
-    kernels::Residual(state, p, w_.observed + 2 * int64_t{k}, r);
+    model_.Residual(state, p, w_.observed + 2 * int64_t{k}, r);
     bool is_finite = kernels::AllFinite(r, 2);
     double jacobian[2 * kColumns] = {};
     if (camera < w_.counts.num_cameras) {
       double local[2 * TeamLayout::kLocal];
-      kernels::CameraJacobian(state, p, local);
+      model_.CameraJacobian(state, p, local);
       is_finite = is_finite && kernels::AllFinite(local, 18);
       const double* const map = rotation_maps_ + 12 * camera;
       const int mask = w_.column_mask[camera];
@@ -363,7 +340,7 @@ class WindowSolve {
     }
     double by_point[6] = {};
     if (point < w_.counts.num_points) {
-      kernels::PointJacobian(state, p, by_point);
+      model_.PointJacobian(state, p, by_point);
       is_finite = is_finite && kernels::AllFinite(by_point, 6);
     }
     const double squared_norm = r[0] * r[0] + r[1] * r[1];
@@ -971,16 +948,30 @@ class WindowSolve {
       AddTiles(chunk, is_last);
       team_->Barrier();
     }
+    if constexpr (Rows::kHasPriors) {
+      for (int k = Member(); k < w_.counts.num_priors; k += NumMembers()) {
+        is_evaluated &= EvaluatePrior(k);
+      }
+    }
     double worst[3] = {
         is_evaluated ? 0.0 : 1.0, is_solvable ? 0.0 : 1.0, gradient_max};
     team_->Max(worst);
     if (is_shared_) {
       AddParts(is_last);
     }
+    if constexpr (Rows::kHasPriors) {
+      AddPriors(is_last);
+    }
     double cost[1] = {0.0};
     for (int e = team_->rank(); e < num_warps * w_.counts.num_chunks;
          e += team_->size()) {
       cost[0] += costs_[e];
+    }
+    if constexpr (Rows::kHasPriors) {
+      for (int k = team_->rank(); k < w_.counts.num_priors;
+           k += team_->size()) {
+        cost[0] += PriorRecord(k)[kPriorCost];
+      }
     }
     team_->Sum(cost);
     result.is_evaluated = worst[0] == 0.0;
@@ -1031,15 +1022,207 @@ class WindowSolve {
                              const double* x,
                              const double* delta,
                              double* moved) const {
-    if constexpr (kRotation != kTurn) {
-      kernels::PlusQuaternion<0, 1, 2, 3>(x, delta, moved);
+    model_.Plus(w_.column_mask[i], x, delta, moved);
+  }
+
+  // Places in the record of a prior.
+  static constexpr int kPriorJacobian = WindowPrior::kSize;
+  static constexpr int kPriorElements = WindowPrior::kSize * kPoseColumns;
+  static constexpr int kPriorCost = kPriorJacobian + 2 * kPriorElements;
+  static constexpr int kPriorItem = kPriorCost + 1;
+
+  CERES_EXT_WINDOW double* PriorRecord(int k) const {
+    return priors_ + WindowScratch::kPrior * int64_t{k};
+  }
+  // Values of a prior's camera, constant or among `varying`.
+  CERES_EXT_WINDOW const double* PoseOf(int camera,
+                                        const double* varying) const {
+    return camera < 0 ? nullptr
+           : camera < w_.counts.num_cameras
+               ? varying + kCamera * camera
+               : w_.constant_cameras +
+                     kCamera * (camera - w_.counts.num_cameras);
+  }
+  CERES_EXT_WINDOW bool IsVarying(int camera) const {
+    return camera >= 0 && camera < w_.counts.num_cameras;
+  }
+
+  // Returns |r|^2 of a prior, and rho of it.
+  CERES_EXT_WINDOW double EvaluateLoss(const WindowPrior& prior,
+                                       const double* r,
+                                       double* rho) const {
+    double squared_norm = 0.0;
+    for (int e = 0; e < WindowPrior::kSize; ++e) {
+      squared_norm += r[e] * r[e];
     }
-    constexpr int kFirst = kRotation == kTurn ? 0 : 3;
-    constexpr int kShift = kRotation - kTurn;
-    for (int e = kFirst + kShift; e < kCamera; ++e) {
-      const int c = e - kShift;
-      moved[e] = c < kColumns && Varies(i, c) ? x[e] + delta[c] : x[e];
+    rho[0] = squared_norm;
+    rho[1] = 1.0;
+    rho[2] = 0.0;
+    if (prior.loss != kernels::kNoLoss) {
+      kernels::RobustLoss::EvaluateChain(
+          w_.loss.losses, prior.loss, squared_norm, rho);
     }
+    for (int e = 0; e < 3; ++e) {
+      rho[e] *= prior.weight;
+    }
+    return squared_norm;
+  }
+
+  // Writes the record of prior k at x. False if a value is not finite. If x is
+  // that of before, another block may still read; it finds the same values.
+  CERES_EXT_WINDOW_PHASE bool EvaluatePrior(int k) {
+    constexpr int kSize = WindowPrior::kSize;
+    const WindowPrior& prior = model_.prior(k);
+    double* const record = PriorRecord(k);
+    const double* const x[2] = {PoseOf(prior.camera[0], w_.cameras),
+                                PoseOf(prior.camera[1], w_.cameras)};
+    double r[kSize];
+    bool is_finite = model_.EvaluatePrior(prior, x, r);
+    double rho[3];
+    const double squared_norm = EvaluateLoss(prior, r, rho);
+    const bool is_corrected = !kernels::LossCorrector::IsIdentity(rho);
+    const kernels::LossCorrector corrector =
+        is_corrected ? kernels::LossCorrector(squared_norm, rho)
+                     : kernels::LossCorrector();
+    for (int side = 0; side < 2; ++side) {
+      double jacobian[kPriorElements] = {};
+      const int camera = prior.camera[side];
+      if (IsVarying(camera)) {
+        is_finite &= model_.DifferentiatePrior(prior, x, side, jacobian);
+        for (int e = 0; e < kPriorElements; ++e) {
+          if (!Varies(camera, e % kPoseColumns)) {
+            jacobian[e] = 0.0;
+          }
+        }
+        if (is_corrected) {
+          corrector.template CorrectJacobian<kSize, kPoseColumns>(r, jacobian);
+        }
+      }
+      for (int e = 0; e < kPriorElements; ++e) {
+        record[kPriorJacobian + kPriorElements * side + e] = jacobian[e];
+      }
+    }
+    if (is_corrected) {
+      corrector.template CorrectResidual<kSize>(r);
+    }
+    for (int e = 0; e < kSize; ++e) {
+      record[e] = r[e];
+    }
+    record[kPriorCost] = 0.5 * rho[0];
+    return is_finite;
+  }
+
+  // a'b of columns ca and cb of two Jacobians of a prior.
+  CERES_EXT_WINDOW static double ColumnProduct(const double* a,
+                                               int ca,
+                                               const double* b,
+                                               int cb) {
+    double sum = 0.0;
+    for (int e = 0; e < WindowPrior::kSize; ++e) {
+      sum += a[kPoseColumns * e + ca] * b[kPoseColumns * e + cb];
+    }
+    return sum;
+  }
+
+  // Adds the priors to gradient and squared norms in each block, and to S and
+  // the right-hand side in the first one.
+  CERES_EXT_WINDOW_PHASE void AddPriors(bool is_last) {
+    if (w_.counts.num_priors == 0) {
+      return;  // The same for all threads.
+    }
+    const bool has_system = !is_last && team_->block() == 0;
+    // Other threads may have written the sums before.
+    team_->Barrier();
+    for (int c = team_->rank(); c < n_; c += team_->size()) {
+      double gradient = 0.0;
+      double squared_norm = 0.0;
+      const int column = c % kPoseColumns;
+      model_.ForEachSide(c / kPoseColumns, [&](int side_of_prior) {
+        const double* const record = PriorRecord(side_of_prior / 2);
+        const double* const jacobian =
+            record + kPriorJacobian + kPriorElements * (side_of_prior % 2);
+        for (int e = 0; e < WindowPrior::kSize; ++e) {
+          gradient += jacobian[kPoseColumns * e + column] * record[e];
+        }
+        squared_norm += ColumnProduct(jacobian, column, jacobian, column);
+      });
+      gradient_[c] += gradient;
+      squared_norms_[c] += squared_norm;
+      if (has_system) {
+        right_hand_side_[c] -= gradient;
+      }
+    }
+    // The diagonal blocks.
+    constexpr int kTriangle = static_cast<int>(PackedTriangle(kPoseColumns));
+    for (int t = team_->rank();
+         has_system && t < kTriangle * w_.counts.num_cameras;
+         t += team_->size()) {
+      const int camera = t / kTriangle;
+      const int r = TriangularRoot(t % kTriangle);
+      const int c = t % kTriangle - static_cast<int>(PackedTriangle(r));
+      double sum = 0.0;
+      model_.ForEachSide(camera, [&](int side_of_prior) {
+        const double* const jacobian = PriorRecord(side_of_prior / 2) +
+                                       kPriorJacobian +
+                                       kPriorElements * (side_of_prior % 2);
+        sum += ColumnProduct(jacobian, r, jacobian, c);
+      });
+      schur_[At(kPoseColumns * camera + r, kPoseColumns * camera + c)] += sum;
+    }
+    // The blocks of two cameras.
+    for (int t = team_->rank();
+         has_system && t < kElements * w_.counts.num_priors;
+         t += team_->size()) {
+      const WindowPrior& prior = model_.prior(t / kElements);
+      if (prior.is_first == 0) {
+        continue;
+      }
+      const int r = t % kElements / kPoseColumns;
+      const int c = t % kPoseColumns;
+      const int high = prior.camera[0] > prior.camera[1] ? 0 : 1;
+      const int i = prior.camera[high];
+      const int j = prior.camera[1 - high];
+      double sum = 0.0;
+      for (int k = t / kElements; k >= 0; k = model_.prior(k).next) {
+        const double* const jacobians = PriorRecord(k) + kPriorJacobian;
+        const int high_of_k = model_.prior(k).camera[0] == i ? 0 : 1;
+        sum += ColumnProduct(jacobians + kPriorElements * high_of_k,
+                             r,
+                             jacobians + kPriorElements * (1 - high_of_k),
+                             c);
+      }
+      schur_[At(kPoseColumns * i + r, kPoseColumns * j + c)] += sum;
+    }
+    team_->Barrier();
+  }
+
+  // The first two items of prior k's step. False if its error at the candidate
+  // is not finite.
+  CERES_EXT_WINDOW_PHASE bool StepOfPrior(int k) {
+    const WindowPrior& prior = model_.prior(k);
+    double* const record = PriorRecord(k);
+    double model = 0.0;
+    for (int e = 0; e < WindowPrior::kSize; ++e) {
+      double change = 0.0;
+      for (int side = 0; side < 2; ++side) {
+        const int camera = prior.camera[side];
+        const double* const row =
+            record + kPriorJacobian + kPriorElements * side + kPoseColumns * e;
+        for (int c = 0; IsVarying(camera) && c < kPoseColumns; ++c) {
+          change += row[c] * step_[kPoseColumns * camera + c];
+        }
+      }
+      model -= change * (record[e] + 0.5 * change);
+    }
+    const double* const x[2] = {PoseOf(prior.camera[0], new_cameras_),
+                                PoseOf(prior.camera[1], new_cameras_)};
+    double r[WindowPrior::kSize];
+    const bool is_finite = model_.EvaluatePrior(prior, x, r);
+    double rho[3];
+    EvaluateLoss(prior, r, rho);
+    record[kPriorItem] = model;
+    record[kPriorItem + 1] = 0.5 * rho[0];
+    return is_finite;
   }
 
   // Computes step_, the step of the cameras. False if S is not positive
@@ -1613,13 +1796,13 @@ class WindowSolve {
                                double* columns) const {
     const int camera = w_.camera[k];
     const State& state = StateOf(camera);
-    const kernels::Projection<double> p = kernels::Project(state, x);
-    kernels::Residual(state, p, w_.observed + 2 * int64_t{k}, r);
+    const Projection p = model_.Project(k, state, x);
+    model_.Residual(state, p, w_.observed + 2 * int64_t{k}, r);
     double jacobian[6];
-    kernels::PointJacobian(state, p, jacobian);
+    model_.PointJacobian(state, p, jacobian);
     double moved[2] = {};
     if (camera < w_.counts.num_cameras) {
-      kernels::CameraMultiply(
+      model_.CameraMultiply(
           state, p, local_steps_ + TeamLayout::kLocal * camera, moved);
     }
     for (int i = 0; i < 2; ++i) {
@@ -1685,8 +1868,7 @@ class WindowSolve {
         *x_norm += x[e] * x[e];
         *step_norm += (x[e] - moved[e]) * (x[e] - moved[e]);
       }
-      new_states_[i] =
-          kernels::PrepareBalCamera<kRotation, double>(moved, nullptr);
+      new_states_[i] = model_.Prepare(moved, nullptr);
       const double* const map = rotation_maps_ + 12 * i;
       double* const local = local_steps_ + TeamLayout::kLocal * i;
       for (int a = 0; a < 3; ++a) {
@@ -1730,6 +1912,14 @@ class WindowSolve {
         }
       }
     }
+    if constexpr (Rows::kHasPriors) {
+      // The first block has written the cameras' candidate.
+      for (int k = team_->rank();
+           k < w_.counts.num_priors && team_->block() == 0;
+           k += team_->size()) {
+        is_evaluated &= StepOfPrior(k);
+      }
+    }
     double worst[3] = {
         is_finite ? 0.0 : 1.0, is_evaluated ? 0.0 : 1.0, is_stopped};
     team_->Max(worst);
@@ -1744,6 +1934,13 @@ class WindowSolve {
         costs[e] += item[e];
       }
       norm[0] += item[3];
+    }
+    if constexpr (Rows::kHasPriors) {
+      for (int k = team_->rank(); k < w_.counts.num_priors;
+           k += team_->size()) {
+        costs[0] += PriorRecord(k)[kPriorItem];
+        costs[1] += PriorRecord(k)[kPriorItem + 1];
+      }
     }
     team_->Sum(costs);
     team_->Sum(norm);
@@ -1807,9 +2004,7 @@ class WindowSolve {
       const int camera = w_.camera[k];
       const State& state = camera < w_.counts.num_cameras ? new_states_[camera]
                                                           : StateOf(camera);
-      const kernels::Projection<double> projection =
-          kernels::Project(state, moved);
-      kernels::Residual(state, projection, w_.observed + 2 * int64_t{k}, r);
+      model_.Evaluate(k, state, moved, w_.observed + 2 * int64_t{k}, r);
       *is_evaluated &= kernels::AllFinite(r, 2);
       double rho[3];
       w_.loss.Evaluate(k, r[0] * r[0] + r[1] * r[1], rho);
@@ -1876,12 +2071,10 @@ class WindowSolve {
   uint64_t* chunk_masks_;
   double* parts_;
   int64_t part_size_;
+  double* priors_;
+  const Rows model_;
 };
 
 }  // namespace ceres_ext
-
-#undef CERES_EXT_WINDOW
-#undef CERES_EXT_WINDOW_PHASE
-#undef CERES_EXT_WINDOW_UNROLL
 
 #endif  // CERES_EXT_SOLVER_WINDOW_WINDOW_SOLVE_H_

@@ -1,0 +1,27 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The solve of windows of poses, on the host and on a device.
+#ifndef CERES_EXT_FRONT_POSE_WINDOWS_H_
+#define CERES_EXT_FRONT_POSE_WINDOWS_H_
+
+#include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/solver/window/window.h"
+#include "ceres_ext/solver/window/window_arena.h"
+#include "ceres_ext/solver/window/window_cuda.h"
+
+namespace ceres_ext {
+
+// A RunWindow (solver/window/window_host.h).
+void RunPoseWindow(const WindowRecord& record,
+                   const unsigned char* inputs,
+                   const Window& window,
+                   bool has_schur,
+                   const TrustRegionOptions& options,
+                   double* memory);
+
+// In a build with CUDA.
+WindowKernel PoseWindowKernel();
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_FRONT_POSE_WINDOWS_H_
