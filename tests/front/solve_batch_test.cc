@@ -689,17 +689,18 @@ TEST(SolveBatch, StopsBeforeItBegins) {
 // Each window has either ended by itself, or with the values of its last
 // iteration, or it has its start.
 TEST(SolveBatch, StopsWindowsInFlight) {
-  std::vector<Case> cases(60, MakeCase(12, 150, 5, 9, 1));
+  std::vector<Case> cases(60, MakeCase(5, 60, 5, 9, 1));
   for (Case& one : cases) {
     one.camera_is_constant[0] = 1;
   }
   ceres::Solver::Options options = SomeOptions();
+  options.max_num_iterations = 8;
   options.function_tolerance = 0.0;
   options.gradient_tolerance = 0.0;
   options.parameter_tolerance = 0.0;
   // Some windows a piece, with room for the results and the machine.
   Options ext_options = OnMachine();
-  ext_options.cuda_memory_limit_bytes = int64_t{1} << 22;
+  ext_options.cuda_memory_limit_bytes = int64_t{1} << 19;
   // The values after each number of iterations.
   std::vector<std::vector<double>> values_after;
   for (int i = 0; i <= options.max_num_iterations; ++i) {
@@ -720,13 +721,15 @@ TEST(SolveBatch, StopsWindowsInFlight) {
 #endif
   int num_stopped = 0;
   int num_unbegun = 0;
-  for (int delay = 1; delay < 20 && (num_unbegun == 0 ||
-                                     (may_stop_in_flight && num_stopped == 0));
-       ++delay) {
+  for (int attempt = 0;
+       attempt < 100 &&
+       (num_unbegun == 0 || (may_stop_in_flight && num_stopped == 0));
+       ++attempt) {
     Batch batch(cases, nullptr);
     StopFlag stop;
     std::thread stopper([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+      std::this_thread::sleep_for(
+          std::chrono::microseconds(100 * (attempt % 20)));
       stop.Stop();
     });
     BatchSummary summary;
