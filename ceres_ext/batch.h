@@ -68,6 +68,36 @@ struct ProblemBatch {
   std::vector<const uint8_t*> residual_is_active;
 };
 
+// Ends SolveBatch from another thread.
+//
+//   ceres_ext::StopFlag stop;
+//   std::thread thread([&] {
+//     ceres_ext::SolveBatch(
+//         options, ext_options, &batch, &summary, &error, nullptr, &stop);
+//   });
+//   stop.Stop();
+//
+// Thread safety: any thread, and a signal handler, may call Stop and IsStopped
+// at any time. One flag may end any number of batches.
+class StopFlag {
+ public:
+  // Each problem in flight ends with its current iteration, at least iteration
+  // zero, and with USER_SUCCESS, as a callback would end it. Problems that have
+  // not begun keep their start and end with USER_FAILURE. Later batches are
+  // ended too, until Reset.
+  void Stop() { __atomic_store_n(&value_, 1, __ATOMIC_RELAXED); }
+  // No batch may be using the flag.
+  void Reset() { __atomic_store_n(&value_, 0, __ATOMIC_RELAXED); }
+  bool IsStopped() const {
+    return __atomic_load_n(&value_, __ATOMIC_RELAXED) != 0;
+  }
+  // 0 until Stop. Solvers read it after each iteration.
+  const int32_t* value() const { return &value_; }
+
+ private:
+  int32_t value_ = 0;
+};
+
 // Members have the meaning of those of ceres::Solver::Summary.
 struct ProblemSummary {
   ceres::TerminationType termination_type = ceres::FAILURE;
@@ -82,7 +112,8 @@ struct ProblemSummary {
   double latency_in_seconds = 0.0;
 
   // True if it was solved whole, as a window or a small dense problem;
-  // otherwise ceres_ext::Solve solved it, and path_reason is the reason.
+  // otherwise ceres_ext::Solve solved it, and path_reason is the reason. Both
+  // are false and empty if a StopFlag was set before it began.
   bool is_window = false;
   std::string path_reason;
 
@@ -133,12 +164,16 @@ struct BatchSummary {
 // full_summaries, if not null, gets the summary of ceres_ext::Solve for each
 // problem. The summary of a window has no Summary::iterations, no times except
 // the total, and path PATH_FULL.
+//
+// stop, if not null, outlives the call and ends it early. SolveBatch then
+// returns true, and each summary says how its problem ended.
 bool SolveBatch(const ceres::Solver::Options& options,
                 const Options& ext_options,
                 ProblemBatch* batch,
                 BatchSummary* summary,
                 std::string* error = nullptr,
-                std::vector<Summary>* full_summaries = nullptr);
+                std::vector<Summary>* full_summaries = nullptr,
+                const StopFlag* stop = nullptr);
 
 // Solves a list of `ceres::Problem`s, instead of a loop of ceres_ext::Solve.
 // Problems whose residual blocks are all BalReprojectionError, or all
@@ -152,7 +187,8 @@ bool SolveBatch(const ceres::Solver::Options& options,
                 const std::vector<ceres::Problem*>& problems,
                 BatchSummary* summary,
                 std::string* error = nullptr,
-                std::vector<Summary>* full_summaries = nullptr);
+                std::vector<Summary>* full_summaries = nullptr,
+                const StopFlag* stop = nullptr);
 
 }  // namespace ceres_ext
 

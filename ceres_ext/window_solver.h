@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ceres/solver.h"
 #include "ceres_ext/batch.h"
@@ -47,6 +48,24 @@ struct WindowCapacity {
   // Submissions in flight: submitted and not yet waited for.
   int num_submissions = 2;
 };
+
+// Problems per second that submissions of one size solve, with as many of them
+// in flight as the capacity has.
+struct SubmissionRate {
+  int64_t num_problems = 1;  // per submission
+  double problems_per_second = 0.0;
+};
+
+// The number of problems per submission for problems that arrive at
+// `problems_per_second`, because larger submissions solve more per second, but
+// a problem waits until its submission is full. Returns the smallest size that
+// solves 10/9 of the wanted rate or more; problems that arrive at random wait
+// for 4.5 submissions on average if a device is busy for 9/10 of the time. If
+// no size is so fast, returns the fastest, or 0 if `rates` is empty. The order
+// of `rates` does not matter. After Nourazar, Booth and Goossens 2023, Figure 8
+// (docs/batch.md).
+int64_t ChooseSubmissionSize(const std::vector<SubmissionRate>& rates,
+                             double problems_per_second);
 
 // Thread safety: all members may be called from any thread, but Poll and Wait
 // of one ticket only from one thread at a time. Solvers are independent of each
@@ -98,8 +117,21 @@ class WindowSolver {
   // affected.
   void Stop();
 
+  // Measures the rates of submissions of 1, 2, 4, ... and all problems of the
+  // batch, which is a typical submission, for ChooseSubmissionSize. Solves each
+  // size from the start for `seconds` (more than 0) divided by the number of
+  // sizes, but at least as many submissions as the capacity has in flight.
+  // Parameters are copied, and not changed. Returns false, with a sentence in
+  // *error (may be null), if seconds is not valid, the batch is empty or Submit
+  // refuses it. Nothing else may be in flight or submitted meanwhile.
+  bool MeasureRates(const ProblemBatch& batch,
+                    double seconds,
+                    std::vector<SubmissionRate>* rates,
+                    std::string* error);
+
   // Device that solves windows, as BatchSummary::device.
   std::string device() const;
+  const WindowCapacity& capacity() const;
 
  private:
   class Impl;

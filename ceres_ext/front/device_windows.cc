@@ -186,7 +186,7 @@ Status WindowsOnMachine<Machine>::Start(
       CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
           piece->outputs(), outputs_.data(), piece->output_bytes()));
     }
-    return work_.End(/*with_flag=*/piece->is_page_locked());
+    return work_.End();
   }
 }
 

@@ -41,8 +41,8 @@ class WindowsOnMachine {
   kernels::Status Start(const TrustRegionOptions& options,
                         WindowPiece* piece,
                         bool may_share = true);
-  // True if they are solved or the device has failed, so that Wait returns at
-  // once. The piece must have page-locked memory.
+  // True if they are solved or the device has failed, so that Wait does not
+  // wait for the kernels.
   bool IsDone() const;
   // Waits for the solution and downloads it.
   kernels::Status Wait(WindowPiece* piece);

@@ -120,6 +120,17 @@ class OneOfBatch {
 
 }  // namespace
 
+void SummarizeUnbegun(ProblemSummary* summary, Summary* full) {
+  summary->termination_type = ceres::USER_FAILURE;
+  summary->path_reason.clear();
+  AssignOrShorten("Stopped from another thread before it began.",
+                  &summary->message);
+  if (full != nullptr) {
+    full->termination_type = ceres::USER_FAILURE;
+    AssignOrShorten(summary->message.c_str(), &full->message);
+  }
+}
+
 void Summarize(const Summary& of_problem, ProblemSummary* summary) {
   summary->termination_type = of_problem.termination_type;
   AssignOrShorten(of_problem.message.c_str(), &summary->message);

@@ -62,13 +62,11 @@ class QueuedWork {
   // Page-locked: not zero after Stop.
   const int32_t* stop() const { return stop_.data(); }
 
-  // After the last of it. with_flag: IsDone will be called.
-  kernels::Status End(bool with_flag = true) {
-    if (with_flag) {
-      __atomic_store_n(is_done_.data(), 0, __ATOMIC_RELAXED);
-      CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
-          is_done_.data(), one_.data(), sizeof(int32_t)));
-    }
+  // After the last of it.
+  kernels::Status End() {
+    __atomic_store_n(is_done_.data(), 0, __ATOMIC_RELAXED);
+    CERES_EXT_RETURN_IF_ERROR(machine_->context()->QueueCopyToHost(
+        is_done_.data(), one_.data(), sizeof(int32_t)));
     return events_.Record(0, machine_->stream());
   }
 

@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -39,6 +40,14 @@ namespace {
 
 using kernels::Status;
 
+bool IsStopped(const StopFlag* stop) {
+  return stop != nullptr && stop->IsStopped();
+}
+
+const int32_t* ValueOf(const StopFlag* stop) {
+  return stop != nullptr ? stop->value() : nullptr;
+}
+
 // Calls fn(). If it throws, *message says so.
 template <typename Function>
 void TryOrSay(const Function& fn, std::string* message) {
@@ -60,10 +69,12 @@ class BatchSolve {
              KeptMachines* machines,
              const Clock* clock,
              BatchSummary* summary,
-             std::vector<Summary>* full_summaries)
+             std::vector<Summary>* full_summaries,
+             const StopFlag* stop)
       : options_(options),
         ext_options_(ext_options),
-        region_options_(OptionsOfRegion(options)),
+        region_options_(OptionsOfRegion(options, ValueOf(stop))),
+        stop_(stop),
         batch_(batch),
         machines_(machines),
         context_(machines->host_context(options.num_threads)),
@@ -106,18 +117,24 @@ class BatchSolve {
   // Solves all problems that are not windows.
   void RunOthers() {
     const ScopedSeconds time(&summary_->other_time_in_seconds);
+    StoppableOptions stoppable(options_, ValueOf(stop_));
     for (int64_t i = 0; i < batch_->num_problems; ++i) {
       ProblemSummary& summary = summary_->problems[i];
       if (!summary.is_window) {
+        Summary* const full =
+            full_summaries_ != nullptr ? &(*full_summaries_)[i] : nullptr;
         TryOrSay(
             [&] {
-              SolveOther(options_,
-                         ext_options_,
-                         *batch_,
-                         i,
-                         &summary,
-                         full_summaries_ != nullptr ? &(*full_summaries_)[i]
-                                                    : nullptr);
+              if (IsStopped(stop_)) {
+                SummarizeUnbegun(&summary, full);
+              } else {
+                SolveOther(stoppable.options(),
+                           ext_options_,
+                           *batch_,
+                           i,
+                           &summary,
+                           full);
+              }
             },
             &summary.message);
         summary.latency_in_seconds = clock_->seconds();
@@ -309,7 +326,7 @@ class BatchSolve {
     }
     is_fit_.assign(n, 0);
     int64_t begin = 0;
-    for (int64_t number = 0; begin < n; ++number) {
+    for (int64_t number = 0; begin < n && !IsStopped(stop_); ++number) {
       Fits* const piece = &fit_pieces_[number % num_pieces];
       FinishFits(piece);
       const int64_t end = EndOfFits(begin);
@@ -413,9 +430,34 @@ class BatchSolve {
             });
   }
 
+  // Waits until the device has solved the piece. Passes the stop flag, which a
+  // device cannot read, to all pieces.
+  template <typename OnDevice>
+  void PassStop(const OnDevice& on_device) {
+    // A piece takes milliseconds.
+    constexpr auto kInterval = std::chrono::microseconds(50);
+    while (stop_ != nullptr && !on_device.IsDone()) {
+      if (stop_->IsStopped()) {
+        for (Fits& piece : fit_pieces_) {
+          if (piece.is_running) {
+            piece.on_device->Stop();
+          }
+        }
+        for (Piece& piece : pieces_) {
+          if (piece.is_running) {
+            piece.on_device->Stop();
+          }
+        }
+        return;
+      }
+      std::this_thread::sleep_for(kInterval);
+    }
+  }
+
   void FinishFits(Fits* piece) {
     if (piece->is_running) {
       [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
+      PassStop(*piece->on_device);
       const Status status = piece->on_device->Wait();
       if (status.ok()) {
         piece->is_running = false;
@@ -476,7 +518,8 @@ class BatchSolve {
       }
     }
     int64_t begin = 0;
-    for (int64_t piece = 0; begin < batch_->num_problems; ++piece) {
+    for (int64_t piece = 0; begin < batch_->num_problems && !IsStopped(stop_);
+         ++piece) {
       Piece* const next = &pieces_[piece % num_pieces];
       Finish(next);
       const int64_t end = EndOfPiece(begin);
@@ -610,6 +653,7 @@ class BatchSolve {
   void Finish(Piece* piece) {
     if (piece->is_running) {
       [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
+      PassStop(*piece->on_device);
       const Status status = piece->on_device->Wait(&piece->windows);
       if (status.ok()) {
         piece->is_running = false;
@@ -668,6 +712,7 @@ class BatchSolve {
   const ceres::Solver::Options& options_;
   const Options& ext_options_;
   const TrustRegionOptions region_options_;
+  const StopFlag* const stop_;  // or null
   const ProblemBatch* const batch_;
   KeptMachines* const machines_;
   kernels::HostContext* const context_;
@@ -793,6 +838,7 @@ void RunWindowsOf(const ceres::Solver::Options& options,
                   int64_t end,
                   const Clock* clock,
                   bool in_full,
+                  const StopFlag* stop,
                   SolvedWindows* solved) {
   TryOrSay(
       [&] {
@@ -814,7 +860,8 @@ void RunWindowsOf(const ceres::Solver::Options& options,
                          machines.get(),
                          clock,
                          &solved->summary,
-                         full);
+                         full,
+                         stop);
         solved->is_done = solve.RunWindows(&solved->reason);
       },
       &solved->reason);
@@ -830,6 +877,7 @@ bool RunWindowsByDevices(const ceres::Solver::Options& options,
                          const Clock* clock,
                          BatchSummary* summary,
                          std::vector<Summary>* full_summaries,
+                         const StopFlag* stop,
                          std::string* reason) {
   const auto rows_before = [&](int64_t i) {
     int64_t num_rows = 0;
@@ -862,6 +910,7 @@ bool RunWindowsByDevices(const ceres::Solver::Options& options,
                  begin[d + 1],
                  clock,
                  full_summaries != nullptr,
+                 stop,
                  &solved[d]);
   };
   std::vector<std::thread> threads;
@@ -923,6 +972,7 @@ bool RunAllWindows(const ceres::Solver::Options& options,
                    const Clock* clock,
                    BatchSummary* summary,
                    std::vector<Summary>* full_summaries,
+                   const StopFlag* stop,
                    std::string* reason) {
   std::vector<int> devices;
   if (!ReadDevices(ext_options.cuda_devices, &devices, reason)) {
@@ -937,11 +987,12 @@ bool RunAllWindows(const ceres::Solver::Options& options,
                                clock,
                                summary,
                                full_summaries,
+                               stop,
                                reason);
   }
   const Options of_one = WithOneDevice(ext_options);
   BatchSolve solve(
-      options, of_one, &batch, machines, clock, summary, full_summaries);
+      options, of_one, &batch, machines, clock, summary, full_summaries, stop);
   return solve.RunWindows(reason);
 }
 
@@ -955,6 +1006,7 @@ bool SolveKind(const ceres::Solver::Options& options,
                const Clock* clock,
                BatchSummary* summary,
                std::vector<Summary>* full_summaries,
+               const StopFlag* stop,
                std::string* reason) {
   const std::vector<int64_t>& numbers = of_kind.numbers();
   const auto m = static_cast<int64_t>(numbers.size());
@@ -970,6 +1022,7 @@ bool SolveKind(const ceres::Solver::Options& options,
                      clock,
                      &part,
                      full,
+                     stop,
                      reason)) {
     return false;
   }
@@ -1002,7 +1055,8 @@ bool SolveBatch(const ceres::Solver::Options& options,
                 ProblemBatch* batch,
                 BatchSummary* summary,
                 std::string* error,
-                std::vector<Summary>* full_summaries) {
+                std::vector<Summary>* full_summaries,
+                const StopFlag* stop) {
   const auto run = [&](std::string* reason) {
     const Clock clock;
     Prepare(0, summary, full_summaries);
@@ -1027,6 +1081,7 @@ bool SolveBatch(const ceres::Solver::Options& options,
                        &clock,
                        summary,
                        full_summaries,
+                       stop,
                        reason)) {
       return false;
     }
@@ -1036,7 +1091,8 @@ bool SolveBatch(const ceres::Solver::Options& options,
                      machines.get(),
                      &clock,
                      summary,
-                     full_summaries);
+                     full_summaries,
+                     stop);
     solve.RunOthers();
     if (full_summaries != nullptr && summary->num_windows > 0) {
       const std::vector<int> num_residuals = NumResiduals(batch->problem);
@@ -1057,7 +1113,8 @@ bool SolveBatch(const ceres::Solver::Options& options,
                 const std::vector<ceres::Problem*>& problems,
                 BatchSummary* summary,
                 std::string* error,
-                std::vector<Summary>* full_summaries) {
+                std::vector<Summary>* full_summaries,
+                const StopFlag* stop) {
   const auto run = [&](std::string* reason) {
     const Clock clock;
     Prepare(0, summary, full_summaries);
@@ -1091,6 +1148,7 @@ bool SolveBatch(const ceres::Solver::Options& options,
                          &clock,
                          summary,
                          full_summaries,
+                         stop,
                          reason);
       });
       if (is_done) {
@@ -1111,16 +1169,24 @@ bool SolveBatch(const ceres::Solver::Options& options,
     }
     {
       const ScopedSeconds time(&summary->other_time_in_seconds);
+      StoppableOptions stoppable(options, ValueOf(stop));
       for (int64_t i = 0; i < n; ++i) {
         ProblemSummary& of_one = summary->problems[i];
         if (!of_one.is_window) {
           TryOrSay(
               [&] {
+                if (IsStopped(stop)) {
+                  SummarizeUnbegun(&of_one,
+                                   full_summaries != nullptr
+                                       ? &(*full_summaries)[i]
+                                       : nullptr);
+                  return;
+                }
                 if (of_one.path_reason.empty()) {
                   of_one.path_reason = batches.reason(i);
                 }
                 Summary full;
-                Solve(options, ext_options, problems[i], &full);
+                Solve(stoppable.options(), ext_options, problems[i], &full);
                 Summarize(full, &of_one);
                 if (full_summaries != nullptr) {
                   (*full_summaries)[i] = std::move(full);

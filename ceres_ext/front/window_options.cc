@@ -54,8 +54,10 @@ std::string WhyNoWindows(const ceres::Solver::Options& options,
   return "";
 }
 
-TrustRegionOptions OptionsOfRegion(const ceres::Solver::Options& options) {
+TrustRegionOptions OptionsOfRegion(const ceres::Solver::Options& options,
+                                   const int32_t* stop) {
   TrustRegionOptions region;
+  region.stop = stop;
   region.max_num_iterations = options.max_num_iterations;
   region.max_num_consecutive_invalid_steps =
       options.max_num_consecutive_invalid_steps;

@@ -21,7 +21,9 @@ inline constexpr int64_t kMinDeviceRows = 15000;
 std::string WhyNoWindows(const ceres::Solver::Options& options,
                          const Options& ext_options);
 
-TrustRegionOptions OptionsOfRegion(const ceres::Solver::Options& options);
+// stop: TrustRegionOptions::stop.
+TrustRegionOptions OptionsOfRegion(const ceres::Solver::Options& options,
+                                   const int32_t* stop);
 
 }  // namespace ceres_ext
 

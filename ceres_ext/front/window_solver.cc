@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "ceres/iteration_callback.h"
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/base/scoped_seconds.h"
@@ -38,34 +37,17 @@ namespace {
 using kernels::Status;
 using Ticket = WindowSolver::Ticket;
 
-// Ends a solve of Ceres's loop as TrustRegionOptions::stop ends a window.
-class StopCallback final : public ceres::IterationCallback {
- public:
-  explicit StopCallback(const int32_t* stop) : stop_(stop) {}
-  ceres::CallbackReturnType operator()(
-      const ceres::IterationSummary& /*summary*/) override {
-    return __atomic_load_n(stop_, __ATOMIC_RELAXED) != 0
-               ? ceres::SOLVER_TERMINATE_SUCCESSFULLY
-               : ceres::SOLVER_CONTINUE;
-  }
-
- private:
-  const int32_t* const stop_;
-};
-
 // The state of a submission in flight: its batch, memory and, on a device, a
 // machine.
 struct Lane {
   explicit Lane(const ceres::Solver::Options& options)
-      : region_options(OptionsOfRegion(options)),
+      : region_options(OptionsOfRegion(options, &stop)),
         fits(&region_options),
-        piece(&region_options) {
-    region_options.stop = &stop;
-  }
+        piece(&region_options) {}
 
   Ticket ticket = 0;  // 0: free
   int32_t stop = 0;
-  TrustRegionOptions region_options;
+  const TrustRegionOptions region_options;
   ProblemBatch batch;
   // Problems that are fits, and windows.
   std::optional<FitBatch> fit_batch;
@@ -279,6 +261,8 @@ class WindowSolver::Impl {
       }
     }
   }
+
+  const WindowCapacity& capacity() const { return capacity_; }
 
   std::string device() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -698,11 +682,9 @@ class WindowSolver::Impl {
         }
       }
       if (!summary.is_window) {
-        ceres::Solver::Options options = options_;
-        options.num_threads = 1;
-        StopCallback stop(&lane->stop);
-        options.callbacks.push_back(&stop);
-        SolveOther(options, ext_options_, lane->batch, i, &summary);
+        StoppableOptions stoppable(options_, &lane->stop);
+        stoppable.options().num_threads = 1;
+        SolveOther(stoppable.options(), ext_options_, lane->batch, i, &summary);
       }
       return true;
     });
@@ -791,5 +773,9 @@ bool WindowSolver::Wait(Ticket ticket, BatchSummary* summary) {
 void WindowSolver::Stop() { impl_->Stop(); }
 
 std::string WindowSolver::device() const { return impl_->device(); }
+
+const WindowCapacity& WindowSolver::capacity() const {
+  return impl_->capacity();
+}
 
 }  // namespace ceres_ext

@@ -5,6 +5,8 @@
 // CERES_EXT_TEST_ON_CUDA on a device.
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "batch_cases.h"
@@ -616,6 +619,199 @@ TEST(SolveBatch, SolvesAListOfProblems) {
     }
     return most;
   }());
+}
+
+void ExpectUnbegun(const ProblemSummary& problem) {
+  EXPECT_EQ(problem.termination_type, ceres::USER_FAILURE);
+  EXPECT_EQ(problem.message, "Stopped from another thread before it began.");
+  EXPECT_FALSE(problem.is_window);
+  EXPECT_EQ(problem.path_reason, "");
+  EXPECT_EQ(problem.num_successful_steps, -1);
+}
+
+// Windows, and problems of other linear solvers, in arrays and in a list.
+TEST(SolveBatch, StopsBeforeItBegins) {
+  StopFlag stop;
+  stop.Stop();
+  for (const auto type : {ceres::DENSE_SCHUR, ceres::ITERATIVE_SCHUR}) {
+    ceres::Solver::Options options = SomeOptions();
+    options.linear_solver_type = type;
+    std::vector<Case> cases = SomeCases(9);
+    Batch batch(cases, nullptr);
+    const Batch start(cases, nullptr);
+    BatchSummary summary;
+    std::vector<Summary> full;
+    std::string error;
+    ASSERT_TRUE(SolveBatch(
+        options, OnMachine(), &batch.batch, &summary, &error, &full, &stop))
+        << error;
+    EXPECT_EQ(summary.num_windows, 0);
+    EXPECT_EQ(batch.cameras, start.cameras);
+    EXPECT_EQ(batch.points, start.points);
+    ASSERT_EQ(full.size(), cases.size());
+    for (size_t i = 0; i < cases.size(); ++i) {
+      ExpectUnbegun(summary.problems[i]);
+      EXPECT_EQ(full[i].termination_type, ceres::USER_FAILURE);
+      EXPECT_EQ(full[i].message, summary.problems[i].message);
+    }
+
+    std::vector<std::unique_ptr<ceres::Problem>> owned;
+    std::vector<ceres::Problem*> problems;
+    for (Case& one : cases) {
+      owned.push_back(MakeProblem(&one, nullptr));
+      problems.push_back(owned.back().get());
+    }
+    ASSERT_TRUE(SolveBatch(
+        options, OnMachine(), problems, &summary, &error, nullptr, &stop))
+        << error;
+    for (size_t i = 0; i < cases.size(); ++i) {
+      ExpectUnbegun(summary.problems[i]);
+      EXPECT_EQ(cases[i].problem.cameras, SomeCases(9)[i].problem.cameras);
+    }
+  }
+  stop.Reset();
+  Batch batch(SomeCases(9), nullptr);
+  BatchSummary summary;
+  ASSERT_TRUE(SolveBatch(SomeOptions(),
+                         OnMachine(),
+                         &batch.batch,
+                         &summary,
+                         nullptr,
+                         nullptr,
+                         &stop));
+  for (const ProblemSummary& problem : summary.problems) {
+    EXPECT_TRUE(problem.is_window);
+    EXPECT_TRUE(problem.IsSolutionUsable());
+    EXPECT_NE(problem.termination_type, ceres::USER_SUCCESS);
+  }
+}
+
+// Each window has either ended by itself, or with the values of its last
+// iteration, or it has its start.
+TEST(SolveBatch, StopsWindowsInFlight) {
+  std::vector<Case> cases(60, MakeCase(5, 60, 5, 9, 1));
+  for (Case& one : cases) {
+    one.camera_is_constant[0] = 1;
+  }
+  ceres::Solver::Options options = SomeOptions();
+  options.max_num_iterations = 8;
+  options.function_tolerance = 0.0;
+  options.gradient_tolerance = 0.0;
+  options.parameter_tolerance = 0.0;
+  // Some windows a piece, with room for the results and the machine.
+  Options ext_options = OnMachine();
+  ext_options.cuda_memory_limit_bytes = int64_t{1} << 19;
+  // The values after each number of iterations.
+  std::vector<std::vector<double>> values_after;
+  for (int i = 0; i <= options.max_num_iterations; ++i) {
+    Batch one({cases[0]}, nullptr);
+    ceres::Solver::Options few = options;
+    few.max_num_iterations = i;
+    BatchSummary summary;
+    ASSERT_TRUE(SolveBatch(few, ext_options, &one.batch, &summary));
+    ASSERT_TRUE(summary.problems[0].is_window);
+    values_after.push_back(one.ValuesOf(0));
+  }
+  const Batch start(cases, nullptr);
+  // An emulated device solves a piece before it can be stopped.
+#ifdef CERES_EXT_EMULATED
+  const bool may_stop_in_flight = false;
+#else
+  const bool may_stop_in_flight = true;
+#endif
+  int num_stopped = 0;
+  int num_unbegun = 0;
+  for (int attempt = 0;
+       attempt < 100 &&
+       (num_unbegun == 0 || (may_stop_in_flight && num_stopped == 0));
+       ++attempt) {
+    Batch batch(cases, nullptr);
+    StopFlag stop;
+    std::thread stopper([&] {
+      std::this_thread::sleep_for(
+          std::chrono::microseconds(100 * (attempt % 20)));
+      stop.Stop();
+    });
+    BatchSummary summary;
+    ASSERT_TRUE(SolveBatch(
+        options, ext_options, &batch.batch, &summary, nullptr, nullptr, &stop));
+    stopper.join();
+    for (int i = 0; i < 60; ++i) {
+      SCOPED_TRACE(i);
+      const ProblemSummary& problem = summary.problems[i];
+      if (problem.termination_type == ceres::USER_FAILURE) {
+        ExpectUnbegun(problem);
+        EXPECT_EQ(batch.ValuesOf(i), start.ValuesOf(i));
+        ++num_unbegun;
+        continue;
+      }
+      ASSERT_TRUE(problem.is_window) << problem.path_reason;
+      // Ceres counts iteration zero as a successful step.
+      const int num_iterations =
+          problem.num_successful_steps + problem.num_unsuccessful_steps - 1;
+      if (problem.termination_type == ceres::USER_SUCCESS) {
+        EXPECT_EQ(problem.message, "Stopped from another thread.");
+        ++num_stopped;
+      }
+      ASSERT_LT(num_iterations, values_after.size());
+      EXPECT_EQ(batch.ValuesOf(i), values_after[num_iterations]);
+    }
+  }
+  EXPECT_GT(num_unbegun, 0);
+  if (may_stop_in_flight) {
+    EXPECT_GT(num_stopped, 0);
+  }
+}
+
+// A loss function sets the flag while ceres_ext::Solve solves the second
+// problem.
+TEST(SolveBatch, StopsOthersInFlight) {
+  class StoppingLoss final : public ceres::LossFunction {
+   public:
+    void Evaluate(double s, double* rho) const override {
+      if (++num_calls == last) {
+        stop.Stop();
+      }
+      rho[0] = s;
+      rho[1] = 1.0;
+      rho[2] = 0.0;
+    }
+    mutable std::atomic<int> num_calls{0};
+    int last = 0;
+    mutable StopFlag stop;
+  } loss;
+  ceres::Solver::Options options = SomeOptions();
+  const std::vector<Case> cases(3, MakeCase(3, 30, 3, 9, 1));
+  const auto solve = [&](Batch* batch) {
+    loss.num_calls = 0;
+    BatchSummary summary;
+    EXPECT_TRUE(SolveBatch(options,
+                           OnMachine(),
+                           &batch->batch,
+                           &summary,
+                           nullptr,
+                           nullptr,
+                           &loss.stop));
+    return summary;
+  };
+  Batch whole(cases, &loss);
+  const BatchSummary of_whole = solve(&whole);
+  EXPECT_FALSE(of_whole.problems[0].is_window);
+  // In the second iteration of the second problem.
+  const auto num_rows = static_cast<int>(whole.row_begin[1]);
+  loss.last = loss.num_calls / 3 + 4 * num_rows;
+  Batch batch(cases, &loss);
+  const BatchSummary summary = solve(&batch);
+  EXPECT_EQ(batch.ValuesOf(0), whole.ValuesOf(0));
+  EXPECT_EQ(summary.problems[0].message, of_whole.problems[0].message);
+  const ProblemSummary& second = summary.problems[1];
+  EXPECT_EQ(second.termination_type, ceres::USER_SUCCESS) << second.message;
+  EXPECT_GT(second.num_successful_steps, 1);
+  EXPECT_LT(second.num_successful_steps,
+            of_whole.problems[1].num_successful_steps);
+  EXPECT_LT(second.final_cost, second.initial_cost);
+  ExpectUnbegun(summary.problems[2]);
+  EXPECT_EQ(batch.ValuesOf(2), Batch(cases, nullptr).ValuesOf(2));
 }
 
 TEST(SolveBatch, RefusesProblemsThatShareWhatTheyChange) {

@@ -542,5 +542,86 @@ TEST(SolveFits, SolvesInPieces) {
   }
 }
 
+// Sets a flag when it has been evaluated `last` times.
+struct StoppingError {
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* p, T* residuals) const {
+#ifndef __CUDA_ARCH__
+    if (++num_calls == last) {
+      stop.Stop();
+    }
+#endif
+    using std::exp;
+    residuals[0] = exp(p[0] * x) - y;
+    return true;
+  }
+  double x;
+  double y;
+
+  static int num_calls;
+  static int last;
+  static StopFlag stop;
+};
+int StoppingError::num_calls = 0;
+int StoppingError::last = 0;
+StopFlag StoppingError::stop;
+using StoppingCost = DeviceAutoDiffCostFunction<StoppingError, 1, 1>;
+
+// The flag is set while the host, which has its only kernels, solves the second
+// fit. The rest of the piece ends with iteration zero; later pieces keep their
+// start.
+TEST(SolveFits, StopsOnTheHost) {
+  constexpr int kFits = 200;
+  constexpr int kRows = 10;
+  One<StoppingError> one;
+  for (int k = 0; k < kRows; ++k) {
+    one.AddRow({0.1 * k, std::exp(0.2 * k)}, {0});
+  }
+  one.slots = {{{0.0}}};
+  const std::vector<One<StoppingError>> ones(kFits, one);
+  ceres::Solver::Options options = FitOptions();
+  options.num_threads = 1;
+  Options ext_options = OnMachine();
+  ext_options.cuda_memory_limit_bytes = int64_t{1} << 18;
+  const auto solve = [&](Fits<StoppingCost>* fits, const StopFlag* stop) {
+    StoppingError::num_calls = 0;
+    BatchSummary summary;
+    EXPECT_TRUE(SolveBatch(
+        options, ext_options, fits->batch(), &summary, nullptr, nullptr, stop));
+    return summary;
+  };
+  Fits<StoppingCost> whole(ones, {nullptr}, nullptr);
+  const BatchSummary of_whole = solve(&whole, nullptr);
+  ASSERT_EQ(of_whole.num_windows, kFits);
+  const int calls_per_fit = StoppingError::num_calls / kFits;
+  StoppingError::last = calls_per_fit + calls_per_fit / 2;
+  Fits<StoppingCost> stopped(ones, {nullptr}, nullptr);
+  const BatchSummary summary = solve(&stopped, &StoppingError::stop);
+  EXPECT_EQ(stopped.ValuesOf(0), whole.ValuesOf(0));
+  EXPECT_EQ(summary.problems[0].message, of_whole.problems[0].message);
+  const ProblemSummary& second = summary.problems[1];
+  EXPECT_EQ(second.message, "Stopped from another thread.");
+  EXPECT_GT(second.num_successful_steps, 1);
+  EXPECT_LT(second.num_successful_steps,
+            of_whole.problems[1].num_successful_steps);
+  EXPECT_LT(second.final_cost, second.initial_cost);
+  int num_unbegun = 0;
+  for (int i = 2; i < kFits; ++i) {
+    const ProblemSummary& problem = summary.problems[i];
+    EXPECT_EQ(stopped.ValuesOf(i), std::vector<double>({0.0}));
+    if (problem.termination_type == ceres::USER_FAILURE) {
+      EXPECT_FALSE(problem.is_window);
+      ++num_unbegun;
+    } else {
+      EXPECT_EQ(problem.termination_type, ceres::USER_SUCCESS);
+      EXPECT_EQ(problem.final_cost, problem.initial_cost);
+      EXPECT_EQ(problem.num_successful_steps, 1);  // iteration zero
+      EXPECT_EQ(num_unbegun, 0) << "pieces follow each other";
+    }
+  }
+  EXPECT_GT(num_unbegun, 0);
+  EXPECT_LT(num_unbegun, kFits - 2);
+}
+
 }  // namespace
 }  // namespace ceres_ext

@@ -260,6 +260,74 @@ TEST(WindowSolver, StopsWhatIsInFlight) {
   EXPECT_EQ(summary.problems[0].termination_type, ceres::CONVERGENCE);
 }
 
+// Table 3 of the paper for a Jetson Xavier: it takes 4 frames at once for 50
+// thousand a second. Rates of docs/batch.md for W10.
+TEST(WindowSolver, ChoosesTheSizeOfSubmissions) {
+  const std::vector<SubmissionRate> paper = {
+      {1, 22e3}, {2, 33e3}, {4, 56e3}, {8, 87e3}, {16, 106e3}, {32, 106e3}};
+  EXPECT_EQ(ChooseSubmissionSize(paper, 50e3), 4);
+  EXPECT_EQ(ChooseSubmissionSize(paper, 10e3), 1);
+  EXPECT_EQ(ChooseSubmissionSize(paper, 22e3), 2);
+  EXPECT_EQ(ChooseSubmissionSize(paper, 90e3), 16);
+  EXPECT_EQ(ChooseSubmissionSize(paper, 200e3), 16);
+  const std::vector<SubmissionRate> w10 = {
+      {132, 40000.0}, {1, 6165.0}, {16, 19958.0}};
+  for (const double rate : {0.0, 200.0, 1000.0, 5000.0}) {
+    EXPECT_EQ(ChooseSubmissionSize(w10, rate), 1) << rate;
+  }
+  EXPECT_EQ(ChooseSubmissionSize(w10, 6000.0), 16);
+  EXPECT_EQ(ChooseSubmissionSize(w10, 17000.0), 16);
+  EXPECT_EQ(ChooseSubmissionSize(w10, 20000.0), 132);
+  EXPECT_EQ(ChooseSubmissionSize(w10, 40000.0), 132);
+  EXPECT_EQ(ChooseSubmissionSize(w10, 1e9), 132);
+  EXPECT_EQ(ChooseSubmissionSize({}, 100.0), 0);
+  // The limit itself, and larger sizes that are slower.
+  EXPECT_EQ(ChooseSubmissionSize({{1, 10.0}, {2, 8.0}}, 9.0), 1);
+  EXPECT_EQ(ChooseSubmissionSize({{1, 10.0}, {2, 8.0}}, 9.1), 1);
+}
+
+TEST(WindowSolver, MeasuresRates) {
+  const std::vector<Case> cases(3, MakeCase(3, 30, 3, 9, 1));
+  Batch batch(cases, nullptr);
+  const Batch start(cases, nullptr);
+  WindowCapacity capacity = SomeCapacity();
+  capacity.num_submissions = 2;
+  const auto solver = Make(capacity);
+  std::vector<SubmissionRate> rates;
+  std::string error;
+  ASSERT_TRUE(solver->MeasureRates(batch.batch, 1e-3, &rates, &error)) << error;
+  ASSERT_EQ(rates.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(rates[i].num_problems, std::vector<int64_t>({1, 2, 3})[i]);
+    EXPECT_GT(rates[i].problems_per_second, 0.0);
+  }
+  EXPECT_EQ(batch.cameras, start.cameras);
+  EXPECT_EQ(batch.points, start.points);
+  // Nothing is in flight: as many submissions as before fit.
+  BatchSummary summary;
+  const auto ticket = solver->Submit(batch.batch, &error);
+  ASSERT_TRUE(solver->Wait(ticket, &summary));
+  EXPECT_EQ(summary.num_windows, 3);
+
+  const auto expect_refused = [&](const ProblemBatch& refused,
+                                  double seconds,
+                                  const std::string& part) {
+    error.clear();
+    EXPECT_FALSE(solver->MeasureRates(refused, seconds, &rates, &error));
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+    EXPECT_TRUE(rates.empty());
+  };
+  expect_refused(batch.batch, 0.0, "seconds is 0");
+  expect_refused(
+      batch.batch, std::numeric_limits<double>::quiet_NaN(), "seconds is");
+  expect_refused(Batch({}, nullptr).batch, 1.0, "no problems");
+  expect_refused(Batch(std::vector<Case>(10, cases[0]), nullptr).batch,
+                 1e-3,
+                 "10 problems");
+  batch.row_begin[1] = -1;
+  expect_refused(batch.batch, 1.0, "residual_begin[0]");
+}
+
 TEST(WindowSolver, EndsWhatIsInFlightWithItself) {
   const std::vector<Case> cases(8, MakeCase(20, 300, 5, 9, 1));
   std::vector<std::unique_ptr<Batch>> batches;
