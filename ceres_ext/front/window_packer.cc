@@ -279,7 +279,7 @@ bool WindowPacker::ForEachResidual(int64_t i,
         FlagsOf(batch_->residual_is_active, array.residuals);
     const int64_t end = batch_->residual_begin[array.residuals][i + 1];
     for (int64_t k = batch_->residual_begin[array.residuals][i]; k < end; ++k) {
-      int64_t blocks[WindowRows::kMaxBlocks];
+      int64_t blocks[WindowRows::kMaxBlocks] = {};
       bool is_wanted_row = is_active == nullptr || is_active[k] != 0;
       for (int s = 0; s < num_slots; ++s) {
         const Slot& slot = slots[s];

@@ -63,11 +63,37 @@ std::vector<double> SomeIntrinsics(Generator* generator) {
   return params;
 }
 
-// Rows of two arrays, and priors of three. Cost functions belong to the case.
+// The cost functions of a camera model, without its type, so that few types of
+// problems are compiled.
+struct CameraOfCase {
+  int num_params;
+  std::vector<double> (*make_intrinsics)(std::mt19937* generator);
+  // From an observation x, y.
+  ceres::CostFunction* (*make_cost_function)(const void* observed);
+  bool is_of_model;  // ArrayProblem::Residuals::constants_are_of_model
+};
+
 template <typename Rotation, typename Camera>
-struct PoseCase {
+CameraOfCase CameraOf() {
   using Error = ReprojectionError<Camera, Rotation>;
-  using Cost = CostFunctionFor<DeviceAutoDiffCostFunction, Error>;
+  // Ceres's cost functions are compiled faster.
+  constexpr bool kIsOfModel = std::is_same_v<Camera, OpenCvCamera>;
+  using Cost =
+      std::conditional_t<kIsOfModel,
+                         CostFunctionFor<DeviceAutoDiffCostFunction, Error>,
+                         CostFunctionFor<ceres::AutoDiffCostFunction, Error>>;
+  return {
+      Camera::kNumParams,
+      [](std::mt19937* generator) { return SomeIntrinsics<Camera>(generator); },
+      [](const void* observed) -> ceres::CostFunction* {
+        return new Cost(new Error(*static_cast<const Error*>(observed)));
+      },
+      kIsOfModel};
+}
+
+// Rows of two arrays, and priors of three. Cost functions belong to the case.
+template <typename Rotation>
+struct PoseCase {
   using OtherCamera = SimpleRadialFisheyeCamera;
   using OtherError = WeightedError<ReprojectionError<OtherCamera, Rotation>>;
   using OtherCost = CostFunctionFor<ceres::AutoDiffCostFunction, OtherError>;
@@ -101,7 +127,8 @@ struct PoseCase {
 
   std::vector<double> poses;
   std::vector<double> points;
-  std::vector<double> params;        // of Camera
+  CameraOfCase camera;
+  std::vector<double> params;        // of `camera`
   std::vector<double> other_params;  // of OtherCamera
   std::vector<double> observed;      // of array 0
   std::vector<uint8_t> pose_is_constant;
@@ -112,7 +139,12 @@ struct PoseCase {
   int num_poses() const { return static_cast<int>(poses.size()) / kPose; }
   int num_points() const { return static_cast<int>(points.size()) / 3; }
 
-  PoseCase(int num_poses, int num_points, int views, unsigned seed) {
+  PoseCase(int num_poses,
+           int num_points,
+           int views,
+           unsigned seed,
+           const CameraOfCase& camera_in = CameraOf<Rotation, OpenCvCamera>())
+      : camera(camera_in) {
     std::mt19937 generator(seed);
     std::uniform_real_distribution<double> uniform(-1.0, 1.0);
     std::normal_distribution<double> normal;
@@ -132,7 +164,7 @@ struct PoseCase {
       points.push_back(uniform(generator));
     }
     for (int k = 0; k < 2; ++k) {
-      const auto of_camera = SomeIntrinsics<Camera>(&generator);
+      const auto of_camera = camera.make_intrinsics(&generator);
       params.insert(params.end(), of_camera.begin(), of_camera.end());
       const auto of_other = SomeIntrinsics<OtherCamera>(&generator);
       other_params.insert(other_params.end(), of_other.begin(), of_other.end());
@@ -205,10 +237,9 @@ struct PoseCase {
   static constexpr int RoleOf(int a, int b) {
     return a >= 2 ? 1 : b == 0 ? 0 : b == 1 ? 1 : 2 + a;
   }
-  static constexpr int SizeOf(int a, int b) {
-    constexpr int kSizes[] = {
-        3, kPose, Camera::kNumParams, OtherCamera::kNumParams};
-    return kSizes[RoleOf(a, b)];
+  int SizeOf(int a, int b) const {
+    const int sizes[] = {3, kPose, camera.num_params, OtherCamera::kNumParams};
+    return sizes[RoleOf(a, b)];
   }
   double* ValuesOf(int a, int b) {
     std::vector<double>* const values[] = {
@@ -232,13 +263,17 @@ struct PoseCase {
     const double* const point = &points[3 * j];
     double pixel[2];
     if ((*generator)() % 4 != 0) {
-      Error error{0.0, 0.0};
-      error(point, pose, &params[Camera::kNumParams * k], pixel);
-      error.x = pixel[0] + normal(*generator);
-      error.y = pixel[1] + normal(*generator);
-      observed.push_back(error.x);
-      observed.push_back(error.y);
-      arrays[0].Add(new Cost(error), i, 0, j, k);
+      double error[2] = {0.0, 0.0};
+      const std::unique_ptr<const ceres::CostFunction> projection(
+          camera.make_cost_function(error));
+      const double* const blocks[] = {
+          point, pose, &params[camera.num_params * k]};
+      projection->Evaluate(blocks, pixel, nullptr);
+      for (int e = 0; e < 2; ++e) {
+        error[e] = pixel[e] + normal(*generator);
+        observed.push_back(error[e]);
+      }
+      arrays[0].Add(camera.make_cost_function(error), i, 0, j, k);
     } else {
       ReprojectionError<OtherCamera, Rotation> error{0.0, 0.0};
       error(point, pose, &other_params[OtherCamera::kNumParams * k], pixel);
@@ -373,8 +408,9 @@ struct PoseBatch {
 
   // The cases outlive the batch.
   explicit PoseBatch(std::vector<Case>* cases) {
-    constexpr int kSizes[kRoles] = {
-        3, Case::kPose, Case::SizeOf(0, 2), Case::SizeOf(1, 2)};
+    const Case& first = (*cases)[0];
+    const int sizes[kRoles] = {
+        3, Case::kPose, first.SizeOf(0, 2), first.SizeOf(1, 2)};
     for (auto& of_role : begin) {
       of_role.push_back(0);
     }
@@ -386,7 +422,7 @@ struct PoseBatch {
       }
       for (int r = 0; r < kRoles; ++r) {
         values[r].insert(values[r].end(), from[r]->begin(), from[r]->end());
-        begin[r].push_back(static_cast<int64_t>(values[r].size()) / kSizes[r]);
+        begin[r].push_back(static_cast<int64_t>(values[r].size()) / sizes[r]);
         is_constant[r].resize(begin[r].back(), r >= 2 ? 1 : 0);
       }
       std::copy(one.point_is_constant.begin(),
@@ -401,7 +437,7 @@ struct PoseBatch {
       ArrayProblem::Parameters parameters;
       parameters.values = values[r].data();
       parameters.num_blocks = begin[r].back();
-      parameters.size = kSizes[r];
+      parameters.size = sizes[r];
       parameters.is_constant = is_constant[r].data();
       parameters.manifolds = r == 1 ? manifolds.data() : nullptr;
       batch.problem.AddParameters(parameters);
@@ -413,23 +449,20 @@ struct PoseBatch {
       for (int b = 0; b < Case::NumBlocks(a); ++b) {
         blocks.push_back({Case::RoleOf(a, b), array.ids[b].data()});
       }
-      ceres::LossFunction* const loss = (*cases)[0].arrays[a].loss;
+      ArrayProblem::Residuals residuals;
+      residuals.num_blocks = array.begin.back();
+      residuals.blocks = blocks;
+      residuals.loss = first.arrays[a].loss;
+      residuals.weights = array.weights.data();
       if (a == 0) {
-        batch.problem.template AddResiduals<typename Case::Cost>(
-            array.begin.back(),
-            array.observed.data(),
-            blocks,
-            loss,
-            array.weights.data());
+        residuals.constants = array.observed.data();
+        residuals.constants_bytes = 2 * sizeof(double);
+        residuals.make_cost_function = first.camera.make_cost_function;
+        residuals.constants_are_of_model = first.camera.is_of_model;
       } else {
-        ArrayProblem::Residuals residuals;
-        residuals.num_blocks = array.begin.back();
-        residuals.blocks = blocks;
-        residuals.loss = loss;
-        residuals.weights = array.weights.data();
         residuals.cost_functions = array.cost_functions.data();
-        batch.problem.AddResiduals(residuals);
       }
+      batch.problem.AddResiduals(residuals);
       batch.residual_begin.push_back(array.begin.data());
       batch.residual_is_active.push_back(array.is_active.data());
     }

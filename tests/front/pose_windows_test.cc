@@ -24,7 +24,7 @@
 namespace ceres_ext {
 namespace {
 
-using EigenCase = PoseCase<EigenQuaternion, OpenCvCamera>;
+using EigenCase = PoseCase<EigenQuaternion>;
 using EigenPose = ceres::ProductManifold<ceres::EigenQuaternionManifold,
                                          ceres::EuclideanManifold<3>>;
 using QuaternionPose = ceres::ProductManifold<ceres::QuaternionManifold,
@@ -122,11 +122,11 @@ void ExpectRotationAsCeres(ceres::Manifold* manifold) {
 }
 
 TEST(PoseWindows, SolveAsCeresWithAngleAxes) {
-  ExpectRotationAsCeres<PoseCase<AngleAxis, OpenCvCamera>>(nullptr);
+  ExpectRotationAsCeres<PoseCase<AngleAxis>>(nullptr);
 }
 TEST(PoseWindows, SolveAsCeresWithQuaternions) {
   QuaternionPose pose;
-  ExpectRotationAsCeres<PoseCase<Quaternion, OpenCvCamera>>(&pose);
+  ExpectRotationAsCeres<PoseCase<Quaternion>>(&pose);
 }
 TEST(PoseWindows, SolveAsCeresWithEigenQuaternions) {
   EigenPose pose;
@@ -145,7 +145,7 @@ TEST(PoseWindows, SolveAsCeresWithSubsets) {
     ExpectAsCeres(SomePoseCases<EigenCase>(manifold), SomeOptions());
   }
   ceres::SubsetManifold some(6, {1, 5});
-  using Case = PoseCase<AngleAxis, OpenCvCamera>;
+  using Case = PoseCase<AngleAxis>;
   ExpectAsCeres(SomePoseCases<Case>(&some), SomeOptions());
 }
 
@@ -169,10 +169,10 @@ TEST(PoseWindows, SolveAsCeresWithAllCameraModels) {
   ForEachCameraModel([&](auto camera) {
     using Camera = decltype(camera);
     SCOPED_TRACE(Camera::kName);
-    using Case = PoseCase<EigenQuaternion, Camera>;
-    std::vector<Case> cases;
+    std::vector<EigenCase> cases;
     for (unsigned seed = 0; seed < 2; ++seed) {
-      cases.emplace_back(4, 30, 3, 100 + seed);
+      cases.emplace_back(
+          4, 30, 3, 100 + seed, CameraOf<EigenQuaternion, Camera>());
       cases.back().manifold = &pose;
       cases.back().pose_is_constant[0] = 1;
     }
