@@ -16,14 +16,23 @@
 // parts of it; milliseconds of one window by itself, percentiles of --singles;
 // the mean of final costs; windows that ended with other bits than their first
 // copy. Stock's ceres::Problem is made beforehand, which is not counted.
+// cuda_solve and host_solve are ceres_ext::Solve, one window after the other.
+//
+//   batch_benchmark --resources --machine=cuda --submissions=200
+//
+// Prints the resources of the device, and how long Submit and Wait of a
+// ceres_ext::WindowSolver take for one window at a time. With --iterations=0
+// these are mostly what surrounds a kernel.
 //
 //   batch_benchmark --window=W10 --machine=cuda --stream_rates=500,5000
 //
 // Windows come at fixed intervals or as a Poisson process, and a
 // ceres_ext::WindowSolver solves them in batches of --stream_batches, up to
 // eight at once. A line each: windows per second, and from a window's coming to
-// its result, the wait for its batch included, the median and the 99th
-// percentile of milliseconds.
+// its result, the wait for its batch included, the median, the 99th percentile
+// and the maximum of milliseconds. --stream_loads=0.1,0.9 are rates as parts of
+// the fastest of WindowSolver::MeasureRates, which are printed too, with the
+// size of submissions that ChooseSubmissionSize takes for each rate.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -40,11 +49,16 @@
 #include <vector>
 
 #include "benchmarks/batch_functors.h"
+#ifdef CERES_EXT_WITH_CUDA
+#include "benchmarks/device_resources.h"
+#endif
 #include "ceres/manifold.h"
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/batch.h"
+#include "ceres_ext/options.h"
+#include "ceres_ext/solve.h"
 #include "ceres_ext/window_solver.h"
 #include "cuda_kernels/model/bal_model.h"
 #include "gflags/gflags.h"
@@ -55,11 +69,25 @@ DEFINE_string(cuda_devices,
               "",
               "Several devices, as Options::cuda_devices: all, or 0+1.");
 DEFINE_int32(threads, 1, "Threads of the host.");
-DEFINE_int32(count, 0, "Windows in a batch; 0: 4096 W10, 2048 W20, 1024 W50.");
+DEFINE_string(count,
+              "0",
+              "Windows in a batch, a list; 0: 4096 W10, 2048 W20, 1024 W50.");
+DEFINE_int32(constant_cameras,
+             0,
+             "Constant cameras of each window, its first.");
+DEFINE_string(ext_options,
+              "",
+              "ceres_ext::Options, as ParseOptions reads them.");
+DEFINE_bool(resources, false, "Print the resources of the device.");
+DEFINE_int32(submissions, 0, "Windows that are submitted one by one.");
 DEFINE_int32(repeats, 5, "Batches.");
 DEFINE_int32(singles, 50, "Batches of one window.");
 DEFINE_int32(iterations, 10, "Iterations of a window.");
 DEFINE_string(stream_rates, "", "Windows per second that arrive, a list.");
+DEFINE_string(stream_loads, "", "The same, as parts of the fastest rate.");
+DEFINE_double(rates_seconds,
+              2.0,
+              "Seconds to measure rates with stream_loads.");
 DEFINE_string(stream_batches, "1,4,16", "Windows of a submission, a list.");
 DEFINE_double(stream_seconds, 2.0, "Seconds during which they arrive.");
 
@@ -67,6 +95,7 @@ namespace ceres_ext {
 namespace {
 
 constexpr int kDistinct = 32;
+constexpr int kSubmissionsInFlight = 8;
 
 struct Size {
   std::string name;
@@ -97,6 +126,7 @@ struct Windows {
   std::vector<double> observations;
   std::vector<int32_t> camera_id;
   std::vector<int32_t> point_id;
+  std::vector<uint8_t> camera_is_constant;
   std::vector<uint8_t> point_is_constant;
   std::vector<int64_t> camera_begin{0};
   std::vector<int64_t> point_begin{0};
@@ -152,12 +182,17 @@ void AddWindow(unsigned seed, Windows* windows) {
   windows->row_begin.push_back(static_cast<int64_t>(windows->camera_id.size()));
 }
 
-Windows MakeWindows(const Size& size, int count) {
+// first: of the kDistinct different ones.
+Windows MakeWindows(const Size& size, int count, int first = 0) {
   Windows windows;
   windows.size = size;
   windows.count = count;
   for (int i = 0; i < count; ++i) {
-    AddWindow(i % kDistinct + 1, &windows);
+    AddWindow((first + i) % kDistinct + 1, &windows);
+  }
+  for (int i = 0; i < count * size.num_cameras; ++i) {
+    windows.camera_is_constant.push_back(
+        i % size.num_cameras < FLAGS_constant_cameras ? 1 : 0);
   }
   windows.point_is_constant.assign(windows.points.size() / 3,
                                    size.has_constant_points ? 1 : 0);
@@ -173,6 +208,20 @@ ceres::Solver::Options SolverOptions(int num_threads) {
   options.parameter_tolerance = 0.0;
   options.num_threads = num_threads;
   options.logging_type = ceres::SILENT;
+  return options;
+}
+
+Options ExtOptions(DeviceType device) {
+  Options options;
+  options.fallback = FALLBACK_REFUSE;
+  std::string error;
+  if (!FLAGS_ext_options.empty() &&
+      !ParseOptions(FLAGS_ext_options, &options, &error)) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+    std::exit(1);
+  }
+  options.device = device;
+  options.cuda_devices = FLAGS_cuda_devices;
   return options;
 }
 
@@ -211,6 +260,7 @@ ProblemBatch BatchOf(Windows* windows) {
   cameras.values = windows->cameras.data();
   cameras.num_blocks = windows->camera_begin.back();
   cameras.size = 9;
+  cameras.is_constant = windows->camera_is_constant.data();
   cameras.manifold =
       windows->size.has_constant_intrinsics ? PoseAlone() : nullptr;
   const int c = batch.problem.AddParameters(cameras);
@@ -232,13 +282,9 @@ bool Solve(const ceres::Solver::Options& options,
            DeviceType device,
            ProblemBatch* batch,
            Run* run) {
-  Options ext_options;
-  ext_options.device = device;
-  ext_options.cuda_devices = FLAGS_cuda_devices;
-  ext_options.fallback = FALLBACK_REFUSE;
   std::string error;
   const double begin = Seconds();
-  if (!SolveBatch(options, ext_options, batch, &run->summary, &error)) {
+  if (!SolveBatch(options, ExtOptions(device), batch, &run->summary, &error)) {
     std::fprintf(stderr, "%s\n", error.c_str());
     return false;
   }
@@ -261,6 +307,26 @@ Run SolveAll(const Windows& start, DeviceType device) {
     run.num_other_bits += !std::equal(cameras + values * i,
                                       cameras + values * (i + 1),
                                       cameras + values * (i % kDistinct));
+  }
+  return run;
+}
+
+// ceres_ext::Solve of each window by itself. starts: kDistinct windows.
+Run SolveOneByOne(const std::vector<Windows>& starts,
+                  int count,
+                  DeviceType device) {
+  const Options ext_options = ExtOptions(device);
+  Run run;
+  for (int i = 0; i < count; ++i) {
+    Windows window = starts[i % kDistinct];
+    ProblemBatch batch = BatchOf(&window);
+    Summary summary;
+    const double begin = Seconds();
+    ceres_ext::Solve(
+        SolverOptions(FLAGS_threads), ext_options, &batch.problem, &summary);
+    run.seconds += Seconds() - begin;
+    run.mean_cost += summary.final_cost / count;
+    run.summary.device = summary.device;
   }
   return run;
 }
@@ -309,6 +375,10 @@ Run SolveByStock(const Windows& start) {
           nullptr,
           &windows.cameras[int64_t{9} * windows.camera_id[k]],
           point);
+      if (windows.camera_is_constant[windows.camera_id[k]] != 0) {
+        problems[i]->SetParameterBlockConstant(
+            &windows.cameras[int64_t{9} * windows.camera_id[k]]);
+      }
       if (windows.size.has_constant_points) {
         problems[i]->SetParameterBlockConstant(point);
       }
@@ -337,20 +407,30 @@ void Measure(const std::string& name,
   });
   const Run& median = runs[runs.size() / 2];
   std::vector<double> single;
+  std::vector<double> single_pack;
   single.reserve(FLAGS_singles);
+  single_pack.reserve(FLAGS_singles);
   for (int i = 0; i < FLAGS_singles; ++i) {
-    single.push_back(1e3 * solve(1).seconds);
+    const Run run = solve(1);
+    single.push_back(1e3 * run.seconds);
+    single_pack.push_back(1e3 * run.summary.pack_time_in_seconds);
   }
   std::printf(
-      "{\"window\": \"%s\", \"machine\": \"%s\", \"threads\": %d, "
-      "\"count\": %d, \"windows_per_second\": %.1f, \"pack_s\": %.4f, "
+      "{\"mode\": \"batch\", \"window\": \"%s\", \"machine\": \"%s\", "
+      "\"threads\": %d, \"iterations\": %d, \"constant_cameras\": %d, "
+      "\"ext_options\": \"%s\", \"count\": %d, \"windows_per_second\": %.1f, "
+      "\"pack_s\": %.4f, "
       "\"window_s\": %.4f, \"total_s\": %.4f, \"single_ms_p50\": %.3f, "
       "\"single_ms_p90\": %.3f, \"single_ms_p99\": %.3f, "
+      "\"single_ms_max\": %.3f, \"single_pack_ms_p50\": %.3f, "
       "\"mean_cost\": %.9f, \"other_bits\": %lld, \"windows\": %lld, "
       "\"device\": \"%s\"}\n",
       name.c_str(),
       machine.c_str(),
       FLAGS_threads,
+      FLAGS_iterations,
+      FLAGS_constant_cameras,
+      FLAGS_ext_options.c_str(),
       count,
       count / median.seconds,
       median.summary.pack_time_in_seconds,
@@ -359,6 +439,8 @@ void Measure(const std::string& name,
       Percentile(single, 0.5),
       Percentile(single, 0.9),
       Percentile(single, 0.99),
+      Percentile(single, 1.0),
+      Percentile(single_pack, 0.5),
       median.mean_cost,
       static_cast<long long>(median.num_other_bits),
       static_cast<long long>(median.summary.num_windows),
@@ -367,11 +449,22 @@ void Measure(const std::string& name,
 }
 
 DeviceType DeviceOf(const std::string& machine) {
-  return machine == "cuda" ? DEVICE_CUDA : DEVICE_HOST;
+  return machine.rfind("cuda", 0) == 0 ? DEVICE_CUDA : DEVICE_HOST;
 }
 
-void MeasureWindows(const Size& size, const std::string& machine) {
-  const int count = FLAGS_count > 0 ? FLAGS_count : size.count;
+void MeasureWindows(const Size& size, const std::string& machine, int count) {
+  count = count > 0 ? count : size.count;
+  if (machine == "cuda_solve" || machine == "host_solve") {
+    std::vector<Windows> starts;
+    starts.reserve(kDistinct);
+    for (int i = 0; i < kDistinct; ++i) {
+      starts.push_back(MakeWindows(size, 1, i));
+    }
+    Measure(size.name, machine, count, [&](int n) {
+      return SolveOneByOne(starts, n, DeviceOf(machine));
+    });
+    return;
+  }
   const Windows windows = MakeWindows(size, count);
   const Windows one = MakeWindows(size, 1);
   Measure(size.name, machine, count, [&](int n) {
@@ -459,8 +552,8 @@ Run FitByStock(const Curves& start) {
   return SolveByThreads(problems, CurveOptions(1));
 }
 
-void MeasureCurves(const std::string& machine) {
-  const int count = FLAGS_count > 0 ? FLAGS_count : 1 << 20;
+void MeasureCurves(const std::string& machine, int count) {
+  count = count > 0 ? count : 1 << 20;
   // Stock takes minutes for as many.
   const Curves curves = MakeCurves(machine == "cuda" ? count : count / 64 + 1);
   const Curves one = MakeCurves(1);
@@ -491,6 +584,76 @@ struct Flight {
   size_t first = 0;                 // of its windows
 };
 
+// Null, with the reason on standard error, if it is refused.
+std::unique_ptr<WindowSolver> MakeSolver(const Size& size,
+                                         const std::string& machine,
+                                         int batch_size,
+                                         int num_in_flight) {
+  WindowCapacity capacity;
+  capacity.num_cameras = size.num_cameras;
+  capacity.num_points = size.num_points;
+  capacity.num_rows = int64_t{size.num_points} * size.views;
+  capacity.num_problems = batch_size;
+  capacity.num_submissions = num_in_flight;
+  std::string error;
+  auto solver = WindowSolver::Create(SolverOptions(FLAGS_threads),
+                                     ExtOptions(DeviceOf(machine)),
+                                     capacity,
+                                     &error);
+  if (solver == nullptr) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+  }
+  return solver;
+}
+
+// One window at a time, by a solver for one.
+void SubmitOneByOne(const Size& size, const std::string& machine) {
+  const auto solver = MakeSolver(size, machine, 1, 1);
+  if (solver == nullptr) {
+    return;
+  }
+  std::vector<double> submit;
+  std::vector<double> wait;
+  std::vector<double> both;
+  std::string error;
+  BatchSummary summary;
+  for (int i = -3; i < FLAGS_submissions; ++i) {
+    Windows window = MakeWindows(size, 1, (i + kDistinct) % kDistinct);
+    const ProblemBatch batch = BatchOf(&window);
+    const double begin = Seconds();
+    const WindowSolver::Ticket ticket = solver->Submit(batch, &error);
+    const double submitted = Seconds();
+    if (!solver->Wait(ticket, &summary)) {
+      std::fprintf(stderr, "%s\n", error.c_str());
+      return;
+    }
+    const double end = Seconds();
+    if (i >= 0) {  // The first start the device.
+      submit.push_back(1e3 * (submitted - begin));
+      wait.push_back(1e3 * (end - submitted));
+      both.push_back(1e3 * (end - begin));
+    }
+  }
+  std::printf(
+      "{\"mode\": \"submissions\", \"window\": \"%s\", \"machine\": \"%s\", "
+      "\"iterations\": %d, \"constant_cameras\": %d, \"submissions\": %d, "
+      "\"submit_ms_p50\": %.4f, \"wait_ms_p50\": %.4f, "
+      "\"latency_ms_p50\": %.4f, \"latency_ms_p99\": %.4f, "
+      "\"latency_ms_max\": %.4f, \"device\": \"%s\"}\n",
+      size.name.c_str(),
+      machine.c_str(),
+      FLAGS_iterations,
+      FLAGS_constant_cameras,
+      FLAGS_submissions,
+      Percentile(submit, 0.5),
+      Percentile(wait, 0.5),
+      Percentile(both, 0.5),
+      Percentile(both, 0.99),
+      Percentile(both, 1.0),
+      solver->device().c_str());
+  std::fflush(stdout);
+}
+
 // Windows come at a rate and are solved in batches as they fill: how long each
 // waits and is solved.
 void Stream(const Size& size,
@@ -498,25 +661,13 @@ void Stream(const Size& size,
             double rate,
             int batch_size,
             bool is_poisson) {
-  constexpr int kFlights = 8;
   const Windows start = MakeWindows(size, batch_size);
-  WindowCapacity capacity;
-  capacity.num_cameras = size.num_cameras;
-  capacity.num_points = size.num_points;
-  capacity.num_rows = int64_t{size.num_points} * size.views;
-  capacity.num_problems = batch_size;
-  capacity.num_submissions = kFlights;
-  Options ext_options;
-  ext_options.device = machine == "cuda" ? DEVICE_CUDA : DEVICE_HOST;
-  ext_options.cuda_devices = FLAGS_cuda_devices;
-  ext_options.fallback = FALLBACK_REFUSE;
   std::string error;
   // Outlives the solver, which may have some in flight at the end.
-  std::vector<Flight> flights(kFlights);
-  const auto solver = WindowSolver::Create(
-      SolverOptions(FLAGS_threads), ext_options, capacity, &error);
+  std::vector<Flight> flights(kSubmissionsInFlight);
+  const auto solver =
+      MakeSolver(size, machine, batch_size, kSubmissionsInFlight);
   if (solver == nullptr) {
-    std::fprintf(stderr, "%s\n", error.c_str());
     return;
   }
   for (Flight& flight : flights) {
@@ -560,18 +711,22 @@ void Stream(const Size& size,
     }
   }
   std::printf(
-      "{\"window\": \"%s\", \"machine\": \"%s\", \"arrivals\": \"%s\", "
-      "\"batch\": %d, \"offered_per_second\": %.1f, "
+      "{\"mode\": \"stream\", \"window\": \"%s\", \"machine\": \"%s\", "
+      "\"arrivals\": \"%s\", \"batch\": %d, \"offered_per_second\": %.1f, "
+      "\"arrived_per_second\": %.1f, "
       "\"windows_per_second\": %.1f, \"latency_ms_p50\": %.3f, "
-      "\"latency_ms_p99\": %.3f, \"windows\": %lld, \"device\": \"%s\"}\n",
+      "\"latency_ms_p99\": %.3f, \"latency_ms_max\": %.3f, "
+      "\"windows\": %lld, \"device\": \"%s\"}\n",
       size.name.c_str(),
       machine.c_str(),
       is_poisson ? "poisson" : "fixed",
       batch_size,
       rate,
-      static_cast<double>(latency.size()) / now,
+      n > 1 ? static_cast<double>(n) / arrivals[n - 1] : 0.0,
+      latency.empty() ? 0.0 : static_cast<double>(latency.size()) / now,
       Percentile(latency, 0.5),
       Percentile(latency, 0.99),
+      Percentile(latency, 1.0),
       static_cast<long long>(latency.size()),
       solver->device().c_str());
   std::fflush(stdout);
@@ -586,9 +741,62 @@ std::vector<double> Numbers(const std::string& list) {
   return numbers;
 }
 
+// The rates of submissions of different sizes, which are printed.
+std::vector<SubmissionRate> MeasureRates(const Size& size,
+                                         const std::string& machine,
+                                         int batch_size) {
+  Windows windows = MakeWindows(size, batch_size);
+  std::vector<SubmissionRate> rates;
+  const auto solver =
+      MakeSolver(size, machine, batch_size, kSubmissionsInFlight);
+  std::string error;
+  if (solver != nullptr &&
+      !solver->MeasureRates(
+          BatchOf(&windows), FLAGS_rates_seconds, &rates, &error)) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+  }
+  for (const SubmissionRate& rate : rates) {
+    std::printf(
+        "{\"mode\": \"rates\", \"window\": \"%s\", \"machine\": \"%s\", "
+        "\"batch\": %lld, \"windows_per_second\": %.1f}\n",
+        size.name.c_str(),
+        machine.c_str(),
+        static_cast<long long>(rate.num_problems),
+        rate.problems_per_second);
+  }
+  return rates;
+}
+
 void StreamAll(const Size& size, const std::string& machine) {
-  for (const double rate : Numbers(FLAGS_stream_rates)) {
-    for (const double batch_size : Numbers(FLAGS_stream_batches)) {
+  const std::vector<double> batch_sizes = Numbers(FLAGS_stream_batches);
+  std::vector<double> arrival_rates = Numbers(FLAGS_stream_rates);
+  if (!FLAGS_stream_loads.empty() && !batch_sizes.empty()) {
+    const std::vector<SubmissionRate> rates =
+        MeasureRates(size,
+                     machine,
+                     static_cast<int>(*std::max_element(batch_sizes.begin(),
+                                                        batch_sizes.end())));
+    double fastest = 0.0;
+    for (const SubmissionRate& rate : rates) {
+      fastest = std::max(fastest, rate.problems_per_second);
+    }
+    for (const double load : Numbers(FLAGS_stream_loads)) {
+      if (load * fastest > 0.0) {
+        arrival_rates.push_back(load * fastest);
+        std::printf(
+            "{\"mode\": \"choice\", \"window\": \"%s\", \"machine\": \"%s\", "
+            "\"offered_per_second\": %.1f, \"batch\": %lld}\n",
+            size.name.c_str(),
+            machine.c_str(),
+            load * fastest,
+            static_cast<long long>(
+                ChooseSubmissionSize(rates, load * fastest)));
+      }
+    }
+    std::fflush(stdout);
+  }
+  for (const double rate : arrival_rates) {
+    for (const double batch_size : batch_sizes) {
       for (const bool is_poisson : {false, true}) {
         Stream(size, machine, rate, static_cast<int>(batch_size), is_poisson);
       }
@@ -610,23 +818,40 @@ bool Names(const std::string& list, const std::string& name) {
 }  // namespace ceres_ext
 
 int main(int argc, char** argv) {
+  using namespace ceres_ext;  // NOLINT(google-build-using-namespace)
   gflags::ParseCommandLineFlags(&argc, &argv, /*remove_flags=*/true);
-  for (const ceres_ext::Size& size : ceres_ext::kSizes) {
-    for (const char* const machine : {"cuda", "host", "stock"}) {
-      if (ceres_ext::Names(FLAGS_window, size.name) &&
-          ceres_ext::Names(FLAGS_machine, machine)) {
-        if (FLAGS_stream_rates.empty()) {
-          ceres_ext::MeasureWindows(size, machine);
-        } else if (std::string(machine) != "stock") {
-          ceres_ext::StreamAll(size, machine);
+  const char* const machines[] = {
+      "cuda", "host", "cuda_solve", "host_solve", "stock"};
+  const std::vector<double> counts = Numbers(FLAGS_count);
+#ifdef CERES_EXT_WITH_CUDA
+  if (FLAGS_resources && Names(FLAGS_machine, "cuda")) {
+    PrintDeviceResources(/*device=*/0);
+  }
+#endif
+  for (const Size& size : kSizes) {
+    for (const std::string machine : machines) {
+      if (!Names(FLAGS_window, size.name) || !Names(FLAGS_machine, machine)) {
+        continue;
+      }
+      const bool has_solver = machine == "cuda" || machine == "host";
+      if (FLAGS_submissions > 0) {
+        if (has_solver) {
+          SubmitOneByOne(size, machine);
         }
+      } else if (FLAGS_stream_rates.empty() && FLAGS_stream_loads.empty()) {
+        for (const double count : counts) {
+          MeasureWindows(size, machine, static_cast<int>(count));
+        }
+      } else if (has_solver) {
+        StreamAll(size, machine);
       }
     }
   }
-  for (const char* const machine : {"cuda", "host", "stock"}) {
-    if (ceres_ext::Names(FLAGS_window, "C1") &&
-        ceres_ext::Names(FLAGS_machine, machine)) {
-      ceres_ext::MeasureCurves(machine);
+  for (const std::string machine : {"cuda", "host", "stock"}) {
+    if (Names(FLAGS_window, "C1") && Names(FLAGS_machine, machine)) {
+      for (const double count : counts) {
+        MeasureCurves(machine, static_cast<int>(count));
+      }
     }
   }
   return 0;

@@ -61,6 +61,7 @@ from ._ceres_ext import (
     _read_bal,
     _set_cuda_library_folders,
     _write_bal,
+    choose_submission_size,
     solve,
     solve_batch,
 )
@@ -108,6 +109,7 @@ __all__ = [
     "TukeyLoss",
     "WindowSolver",
     "__version__",
+    "choose_submission_size",
     "colmap",
     "compile_cost_function",
     "covariance",

@@ -4,15 +4,22 @@
 
 #include "ceres_ext/batch.h"
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "ceres_ext/window_solver.h"
 #include "nanobind/nanobind.h"
+#include "nanobind/stl/pair.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
 #include "python/src/array.h"
@@ -155,12 +162,75 @@ std::unique_ptr<Batch> MakeBatch(const Problem& problem,
   return batch;
 }
 
+// Calls solve(flag) on another thread. Meanwhile the calling thread, which has
+// the GIL, notes signals, as Ctrl-C, and asks `stop`, an event or None. These
+// set the flag; an exception of either is thrown when the solve has ended.
+template <typename Function>
+void SolveUntilStopped(nb::handle stop, const Function& solve) {
+  constexpr auto kInterval = std::chrono::milliseconds(10);
+  if (!stop.is_none() && !nb::hasattr(stop, "is_set")) {
+    throw TypeError("stop: expected a threading.Event, found " + Repr(stop));
+  }
+  const auto is_set = [&] {
+    if (PyErr_CheckSignals() != 0) {
+      nb::raise_python_error();
+    }
+    return !stop.is_none() && nb::cast<bool>(stop.attr("is_set")());
+  };
+  StopFlag flag;
+  if (is_set()) {
+    flag.Stop();
+  }
+  std::exception_ptr raised;
+  {
+    const nb::gil_scoped_release no_gil;
+    std::mutex mutex;
+    std::condition_variable done;
+    bool is_done = false;
+    std::thread thread;
+    try {
+      thread = std::thread([&] {
+        solve(&flag);
+        const std::lock_guard<std::mutex> lock(mutex);
+        is_done = true;
+        done.notify_one();
+      });
+    } catch (const std::system_error&) {
+      // No thread is available: signals wait for the end.
+      solve(&flag);
+      return;
+    }
+    std::unique_lock<std::mutex> lock(mutex);
+    while (!done.wait_for(lock, kInterval, [&] { return is_done; })) {
+      lock.unlock();
+      if (!flag.IsStopped()) {
+        const nb::gil_scoped_acquire gil;
+        try {
+          if (is_set()) {
+            flag.Stop();
+          }
+        } catch (...) {
+          raised = std::current_exception();
+          flag.Stop();
+        }
+      }
+      lock.lock();
+    }
+    lock.unlock();
+    thread.join();
+  }
+  if (raised != nullptr) {
+    std::rethrow_exception(raised);
+  }
+}
+
 BatchSummary SolveProblems(Problem* problem,
                            nb::object parameter_begin,
                            nb::object residual_begin,
                            const SolverOptions* given,
                            nb::object parameter_is_active,
                            nb::object residual_is_active,
+                           nb::object stop,
                            const nb::kwargs& values) {
   const SolverOptions options = Prepare(given, values);
   const Problem::Lock lock(problem);
@@ -172,10 +242,15 @@ BatchSummary SolveProblems(Problem* problem,
   BatchSummary summary;
   std::string error;
   bool is_done = false;
-  {
-    const nb::gil_scoped_release no_gil;
-    is_done = SolveBatch(options, options, &batch->batch, &summary, &error);
-  }
+  SolveUntilStopped(stop, [&](const StopFlag* flag) {
+    is_done = SolveBatch(options,
+                         options,
+                         &batch->batch,
+                         &summary,
+                         &error,
+                         /*full_summaries=*/nullptr,
+                         flag);
+  });
   if (!is_done) {
     throw ValueError(error);
   }
@@ -275,6 +350,36 @@ class Solver {
     return summary;
   }
 
+  std::vector<std::pair<int64_t, double>> MeasureRates(
+      Problem* problem,
+      nb::object parameter_begin,
+      nb::object residual_begin,
+      double seconds,
+      nb::object parameter_is_active,
+      nb::object residual_is_active) {
+    const Problem::Lock lock(problem);
+    const auto batch = MakeBatch(*problem,
+                                 parameter_begin,
+                                 residual_begin,
+                                 parameter_is_active,
+                                 residual_is_active);
+    std::vector<SubmissionRate> rates;
+    std::string error;
+    bool is_done = false;
+    {
+      const nb::gil_scoped_release no_gil;
+      is_done = solver_->MeasureRates(batch->batch, seconds, &rates, &error);
+    }
+    if (!is_done) {
+      throw ValueError(error);
+    }
+    std::vector<std::pair<int64_t, double>> pairs;
+    for (const SubmissionRate& rate : rates) {
+      pairs.emplace_back(rate.num_problems, rate.problems_per_second);
+    }
+    return pairs;
+  }
+
   void Stop() { solver_->Stop(); }
   std::string device() const { return solver_->device(); }
 
@@ -307,8 +412,8 @@ void AddSummaries(nb::module_* module) {
             return std::string(
                 ceres::TerminationTypeToString(self.termination_type));
           },
-          "CONVERGENCE, NO_CONVERGENCE, FAILURE, or USER_SUCCESS if it was "
-          "stopped.")
+          "CONVERGENCE, NO_CONVERGENCE, FAILURE, USER_SUCCESS if it was "
+          "stopped, or USER_FAILURE if it was stopped before it began.")
       .def_ro("message",
               &ProblemSummary::message,
               "The reason why the solve ended.")
@@ -368,6 +473,7 @@ void AddBatch(nb::module_* module) {
       nb::kw_only(),
       "parameter_is_active"_a.none() = nb::none(),
       "residual_is_active"_a.none() = nb::none(),
+      "stop"_a.none() = nb::none(),
       "values"_a,
       "Solves many small problems at once (docs/batch.md).\n\n"
       "problem: the arrays of all problems, one after the other.\n"
@@ -376,13 +482,35 @@ void AddBatch(nb::module_* module) {
       "then the number of blocks.\n"
       "options, values: as for solve(), for each problem.\n"
       "parameter_is_active, residual_is_active: for each call, a bool array,\n"
-      "true for blocks that take part, or None if all do.\n\n"
+      "true for blocks that take part, or None if all do.\n"
+      "stop: a threading.Event; if another thread sets it, problems in flight\n"
+      "end with their current iteration, USER_SUCCESS and its values, and\n"
+      "others keep their start and end with USER_FAILURE. Ctrl-C does the "
+      "same\n"
+      "if the main thread called; then KeyboardInterrupt is raised.\n\n"
       "TypeError, ValueError: an array has another type or shape, or options,\n"
       "arrays and offsets do not fit together. A problem that fails raises\n"
       "nothing; its summary says why.\n\n"
       "    summary = ceres_ext.solve_batch(\n"
       "        problem, [camera_begin, point_begin], [row_begin])\n"
       "    print(summary.num_windows, summary.problems_per_second)");
+  module->def(
+      "choose_submission_size",
+      [](const std::vector<std::pair<int64_t, double>>& rates,
+         double problems_per_second) {
+        std::vector<SubmissionRate> all;
+        for (const auto& [num_problems, rate] : rates) {
+          all.push_back({num_problems, rate});
+        }
+        return ChooseSubmissionSize(all, problems_per_second);
+      },
+      "rates"_a,
+      "problems_per_second"_a,
+      "Number of problems per submission of a WindowSolver for problems that\n"
+      "arrive at a rate (docs/batch.md).\n\n"
+      "rates: pairs of problems per submission and problems per second, as\n"
+      "measure_rates() returns. The result is the smallest size with 10/9 of\n"
+      "the wanted rate, otherwise the fastest, or 0 without rates.");
   nb::class_<Solver>(*module,
                      "WindowSolver",
                      "Solves small problems as they arrive, in memory that is "
@@ -429,6 +557,20 @@ void AddBatch(nb::module_* module) {
            &Solver::Wait,
            "ticket"_a,
            "Waits for the result and returns it.")
+      .def("measure_rates",
+           &Solver::MeasureRates,
+           "problem"_a,
+           "parameter_begin"_a,
+           "residual_begin"_a,
+           "seconds"_a = 1.0,
+           nb::kw_only(),
+           "parameter_is_active"_a.none() = nb::none(),
+           "residual_is_active"_a.none() = nb::none(),
+           "Problems per second of submissions of 1, 2, 4, ... and all "
+           "problems\n"
+           "of a typical submission, as pairs for choose_submission_size().\n"
+           "Takes about `seconds`, in which nothing else may be in flight.\n"
+           "The arrays are not changed.")
       .def(
           "stop",
           &Solver::Stop,

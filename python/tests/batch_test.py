@@ -1,6 +1,10 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 """Batches of small problems, against solves one by one."""
 
+import subprocess
+import sys
+import threading
+
 import numpy
 import pytest
 from conftest import make_problem
@@ -112,6 +116,127 @@ def test_window_solver(bal):
     # A submission in flight ends with the solver.
     solver.submit(problem, parameter_begin, residual_begin)
     solver.stop()
+
+
+def test_stop(bal):
+    batch, parameter_begin, residual_begin = copies(bal, 3)
+    start = batch.points.copy()
+    problem = make_problem(batch)
+    stop = threading.Event()
+    stop.set()
+    summary = ceres_ext.solve_batch(
+        problem, parameter_begin, residual_begin, stop=stop, **OPTIONS
+    )
+    for of_one in summary.problems:
+        assert of_one.termination_type == "USER_FAILURE"
+        assert "before it began" in of_one.message
+    assert (batch.points == start).all()
+    stop.clear()
+    summary = ceres_ext.solve_batch(
+        problem, parameter_begin, residual_begin, stop=stop, **OPTIONS
+    )
+    assert all(of_one.is_window for of_one in summary.problems)
+    with pytest.raises(TypeError, match="stop: expected a threading.Event"):
+        ceres_ext.solve_batch(problem, parameter_begin, residual_begin, stop=3)
+
+
+class StopsLater:
+    """An event that is set when it is asked for the second time."""
+
+    def __init__(self, error=None):
+        self.num_calls = 0
+        self.error = error
+
+    def is_set(self):
+        self.num_calls += 1
+        if self.num_calls > 1 and self.error is not None:
+            raise self.error
+        return self.num_calls > 1
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("of the event")])
+def test_stop_in_flight(bal, error):
+    # Takes seconds, and events are asked every 10 ms.
+    batch, parameter_begin, residual_begin = copies(bal, 300)
+    problem = make_problem(batch)
+    stop = StopsLater(error)
+    options = {**OPTIONS, "num_threads": 1, "max_num_iterations": 50}
+    if error is not None:
+        with pytest.raises(RuntimeError, match="of the event"):
+            ceres_ext.solve_batch(
+                problem, parameter_begin, residual_begin, stop=stop, **options
+            )
+        return
+    summary = ceres_ext.solve_batch(
+        problem, parameter_begin, residual_begin, stop=stop, **options
+    )
+    ends = [of_one.termination_type for of_one in summary.problems]
+    assert "USER_SUCCESS" in ends or "USER_FAILURE" in ends
+    assert stop.num_calls == 2
+
+
+# A signal while a batch is solved that takes seconds.
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import ceres_ext, numpy
+from batch_test import OPTIONS, copies
+from conftest import make_problem
+
+batch, parameter_begin, residual_begin = copies(ceres_ext.read_bal(sys.argv[1]), 300)
+last = batch.points[parameter_begin[1][-2] :]
+start = last.copy()
+problem = make_problem(batch)
+options = {**OPTIONS, "num_threads": 1, "max_num_iterations": 50}
+
+def interrupt():
+    time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt).start()
+try:
+    ceres_ext.solve_batch(problem, parameter_begin, residual_begin, **options)
+except KeyboardInterrupt:
+    print("interrupted")
+# It ended before the last problem was solved.
+assert (last == start).all()
+# The problem is not in use any more.
+summary = ceres_ext.solve_batch(
+    problem, parameter_begin, residual_begin, **{**options, "max_num_iterations": 0}
+)
+assert summary.num_windows == 300
+"""
+
+
+def test_interrupt(bal_path, request):
+    child = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(bal_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=request.path.parent,
+    )
+    assert (child.stdout, child.returncode) == ("interrupted\n", 0), child.stderr
+
+
+def test_submission_sizes(bal):
+    batch, parameter_begin, residual_begin = copies(bal, 3)
+    start = batch.points.copy()
+    solver = ceres_ext.WindowSolver(
+        len(bal.cameras), len(bal.points), len(bal.observations), 3, **OPTIONS
+    )
+    rates = solver.measure_rates(
+        make_problem(batch), parameter_begin, residual_begin, seconds=0.01
+    )
+    assert [n for n, _ in rates] == [1, 2, 3]
+    assert all(rate > 0 for _, rate in rates)
+    assert (batch.points == start).all()
+    assert ceres_ext.choose_submission_size(rates, 0.0) == 1
+    assert ceres_ext.choose_submission_size([(1, 22e3), (4, 56e3)], 50e3) == 4
+    assert ceres_ext.choose_submission_size([], 1.0) == 0
+    with pytest.raises(ValueError, match="seconds is"):
+        solver.measure_rates(
+            make_problem(batch), parameter_begin, residual_begin, seconds=-1.0
+        )
 
 
 def test_refusals(bal):
