@@ -22,6 +22,11 @@ constexpr double kBlock = 100.0;
 constexpr double kTurnRadius = 12.0;
 constexpr double kCameraHeight = 1.8;
 constexpr double kMinDepth = 3.0;
+// Aerial strips.
+constexpr double kFlightHeight = 100.0;
+constexpr double kStripSpacing = 64.0;
+constexpr double kExposureSpacing = 24.0;
+constexpr double kRelief = 10.0;
 // Tangents of half the field of view.
 constexpr double kFieldX = 0.8;
 constexpr double kFieldY = 0.6;
@@ -269,7 +274,7 @@ class Generator {
     while (!CountCandidates()) {
       if (widen_ > options_.num_cameras) {
         *error =
-            "num_observations: expected no more than the city lets the "
+            "num_observations: expected no more than the scene lets the "
             "cameras see, found " +
             std::to_string(options_.num_observations);
         return false;
@@ -285,16 +290,27 @@ class Generator {
   }
 
  private:
+  // Cameras that may see a point: from begin to end, those next to `camera`
+  // first.
+  struct Pass {
+    int64_t camera;
+    int64_t begin;
+    int64_t end;
+  };
+
   // A point on its way: where it is and which cameras could see it, the home
   // camera first, then those farther and farther from it along the way.
   struct Track {
     Vector3 point;
     int32_t home;
     int32_t wanted_length;
+    std::vector<Pass> passes;
     std::vector<int32_t> candidates;
   };
 
   bool Check(std::string* error) const;
+  bool IsCity() const { return options_.layout == LAYOUT_CITY; }
+  void ChooseLaps();
   void MakeCameras(SyntheticProblem* problem);
   void AssignHomes();
   bool CountCandidates();
@@ -302,7 +318,13 @@ class Generator {
   void MakePoints(SyntheticProblem* problem);
   void SortByCamera(BalProblem* problem) const;
 
+  static Vector3 Facade(bool is_last, bool far, PortableRandom* random);
+  static Vector3 Ground(const Camera& camera,
+                        bool is_last,
+                        bool far,
+                        PortableRandom* random);
   void MakeTrack(int64_t place, Track* track) const;
+  void ListPasses(int64_t place, Track* track) const;
   void FindCandidates(int64_t place, Track* track) const;
   void SelectCameras(int64_t place, int32_t length, Track* track) const;
   bool Sees(int32_t camera, const Vector3& point) const;
@@ -331,6 +353,7 @@ class Generator {
   std::vector<Camera> start_cameras_;
   std::vector<Matrix3> drift_rotations_;
   std::vector<char> is_weak_;
+  // A lap is a strip if these are the layout.
   int32_t cameras_per_lap_ = 0;
   int32_t num_laps_ = 0;
 
@@ -353,6 +376,9 @@ bool Generator::Check(std::string* error) const {
     return false;
   };
   const SyntheticOptions& o = options_;
+  if (o.collinear_cameras && !IsCity()) {
+    return fail("collinear_cameras", "false with strips", "true");
+  }
   if (o.num_cameras < 1) {
     return fail("num_cameras", "at least 1", std::to_string(o.num_cameras));
   }
@@ -418,12 +444,24 @@ bool Generator::Check(std::string* error) const {
   return true;
 }
 
+void Generator::ChooseLaps() {
+  const int32_t n = options_.num_cameras;
+  if (IsCity()) {
+    // A lap has 400 cameras at least (800 metres), and there are 8 at most.
+    num_laps_ = options_.collinear_cameras ? 1 : std::clamp(n / 400, 1, 8);
+    cameras_per_lap_ = (n + num_laps_ - 1) / num_laps_;
+    return;
+  }
+  // The land is about square.
+  const double num_strips = std::sqrt(n * kExposureSpacing / kStripSpacing);
+  num_laps_ = std::max(1, static_cast<int32_t>(num_strips + 0.5));
+  cameras_per_lap_ = (n + num_laps_ - 1) / num_laps_;
+  num_laps_ = (n + cameras_per_lap_ - 1) / cameras_per_lap_;
+}
+
 void Generator::MakeCameras(SyntheticProblem* problem) {
   const int32_t n = options_.num_cameras;
-  const bool collinear = options_.collinear_cameras;
-  // A lap has 400 cameras at least (800 metres), and there are 8 at most.
-  num_laps_ = collinear ? 1 : std::clamp(n / 400, 1, 8);
-  cameras_per_lap_ = (n + num_laps_ - 1) / num_laps_;
+  ChooseLaps();
   const double lap = cameras_per_lap_ * kSpacing;
   Circuit circuit(static_cast<int64_t>(lap / kBlock), kBlock);
   if (lap >= kBlock * circuit.num_blocks()) {
@@ -452,7 +490,19 @@ void Generator::MakeCameras(SyntheticProblem* problem) {
     double dx = 1.0;
     double dy = 0.0;
     Camera& camera = cameras_[i];
-    if (collinear) {
+    // Rows of the rotation: right, up, backward.
+    Matrix3 rotation;
+    if (!IsCity()) {
+      // To and fro; up in the picture is ahead.
+      const int32_t from_start = i % cameras_per_lap_;
+      dx = lap_number % 2 == 0 ? 1.0 : -1.0;
+      x = kExposureSpacing *
+          (dx > 0.0 ? from_start : cameras_per_lap_ - 1 - from_start);
+      camera.center = {x + jitter_along,
+                       kStripSpacing * lap_number + jitter_across,
+                       kFlightHeight + jitter_up};
+      rotation = {{{0, -dx, 0}, {dx, 0, 0}, {0, 0, 1}}};
+    } else if (options_.collinear_cameras) {
       camera.center = {kSpacing * i + jitter_along, 0.0, kCameraHeight};
     } else {
       // One metre on, so that jitter never leads before the start.
@@ -460,13 +510,15 @@ void Generator::MakeCameras(SyntheticProblem* problem) {
       circuit.At(s, &x, &y, &dx, &dy);
       camera.center = {x - lane * dy, y + lane * dx, kCameraHeight + jitter_up};
     }
-    // Rows of the rotation that looks along the street: right, up, backward;
-    // then the camera's own small turn.
-    const Matrix3 street = {{{dy, -dx, 0}, {0, 0, 1}, {-dx, -dy, 0}}};
+    if (IsCity()) {
+      // It looks along the street.
+      rotation = {{{dy, -dx, 0}, {0, 0, 1}, {-dx, -dy, 0}}};
+    }
+    // Then the camera's own small turn.
     const Vector3 turn = {random.Uniform(-0.09, 0.09),
                           random.Uniform(-0.17, 0.17),
                           random.Uniform(-0.04, 0.04)};
-    camera.rotation = RotationFromAngleAxis(turn) * street;
+    camera.rotation = RotationFromAngleAxis(turn) * rotation;
     camera.f = random.Uniform(800.0, 1200.0);
     camera.k1 = random.Uniform(-0.05, 0.05);
     camera.k2 = random.Uniform(-0.01, 0.01);
@@ -533,6 +585,34 @@ bool Generator::Sees(int32_t camera, const Vector3& point) const {
          std::abs(p.y) <= kFieldY * depth;
 }
 
+// The same place in the laps that see the point: in a city in some, of strips
+// in those whose pictures overlap.
+void Generator::ListPasses(int64_t place, Track* track) const {
+  const int32_t own = track->home / cameras_per_lap_;
+  const int32_t along = track->home % cameras_per_lap_;
+  std::vector<Pass>& passes = track->passes;
+  passes.clear();
+  if (IsCity()) {
+    PortableRandom random(options_.seed, kForLaps, place);
+    for (int32_t lap = 0; lap < num_laps_; ++lap) {
+      if (random.Uniform() < kSeenInOtherLap || lap == own) {
+        passes.push_back(
+            {along + int64_t{lap} * cameras_per_lap_, 0, options_.num_cameras});
+      }
+    }
+    return;
+  }
+  for (int32_t lap = std::max(0, own - 2);
+       lap <= std::min(num_laps_ - 1, own + 2);
+       ++lap) {
+    const int64_t begin = int64_t{lap} * cameras_per_lap_;
+    passes.push_back(
+        {begin + ((lap - own) % 2 == 0 ? along : cameras_per_lap_ - 1 - along),
+         begin,
+         std::min<int64_t>(begin + cameras_per_lap_, options_.num_cameras)});
+  }
+}
+
 void Generator::FindCandidates(int64_t place, Track* track) const {
   const int32_t home = track->home;
   const int32_t n = options_.num_cameras;
@@ -541,27 +621,18 @@ void Generator::FindCandidates(int64_t place, Track* track) const {
   const int64_t enough = (2 * int64_t{track->wanted_length} + 2) * widen_;
   int64_t reach =
       std::max<int64_t>(8, 2 * int64_t{track->wanted_length}) * widen_;
-  if (num_laps_ > 1) {
+  if (IsCity() && num_laps_ > 1) {
     // So that one camera is not near in two laps.
     reach = std::min<int64_t>(reach, (cameras_per_lap_ - 1) / 2);
   }
   reach = std::min<int64_t>(reach, n);
-  // The same place in the laps that see the point.
-  int64_t passes[8];
-  int num_passes = 0;
-  PortableRandom random(options_.seed, kForLaps, place);
-  for (int32_t lap = 0; lap < num_laps_; ++lap) {
-    const bool own = lap == home / cameras_per_lap_;
-    if (random.Uniform() < kSeenInOtherLap || own) {
-      passes[num_passes++] =
-          home % cameras_per_lap_ + int64_t{lap} * cameras_per_lap_;
-    }
-  }
+  ListPasses(place, track);
   for (int64_t distance = 0; distance <= reach; ++distance) {
-    for (int k = 0; k < num_passes; ++k) {
+    for (const Pass& pass : track->passes) {
       for (int side = 0; side < (distance == 0 ? 1 : 2); ++side) {
-        const int64_t camera = passes[k] + (side == 0 ? -distance : distance);
-        if (camera < 0 || camera >= n || camera == home || is_weak_[camera] ||
+        const int64_t camera = pass.camera + (side == 0 ? -distance : distance);
+        if (camera < pass.begin || camera >= pass.end || camera == home ||
+            is_weak_[camera] ||
             !Sees(static_cast<int32_t>(camera), track->point)) {
           continue;
         }
@@ -572,6 +643,35 @@ void Generator::FindCandidates(int64_t place, Track* track) const {
       }
     }
   }
+}
+
+// The point at which a ray of the camera meets a facade, near to the side and
+// far straight on, in the camera's frame. The last attempt is in the middle of
+// the picture.
+Vector3 Generator::Facade(bool is_last, bool far, PortableRandom* random) {
+  double u = random->Uniform(-0.6, 0.6);
+  double depth = random->Uniform(5.0, 20.0) / (std::abs(u) + 0.1);
+  const double down = std::min(0.45, kCameraHeight / depth);
+  double v = random->Uniform(-down, 0.45);
+  if (is_last) {
+    u = v = 0.0;
+    depth = 20.0;
+  }
+  depth *= far ? kFarScale : 1.0;
+  return {u * depth, v * depth, -depth};
+}
+
+// The same for the ground below an aircraft.
+Vector3 Generator::Ground(const Camera& camera,
+                          bool is_last,
+                          bool far,
+                          PortableRandom* random) {
+  const double u = is_last ? 0.0 : random->Uniform(-0.6, 0.6);
+  const double v = is_last ? 0.0 : random->Uniform(-0.45, 0.45);
+  const double height = camera.center.z - random->Uniform(0.0, kRelief);
+  const Vector3 ray = {u, v, -1.0};
+  const double down = -(Transpose(camera.rotation) * ray).z;
+  return (far ? kFarScale : 1.0) * height / down * ray;
 }
 
 // Everything about the point but its observations; depends on place alone.
@@ -594,18 +694,9 @@ void Generator::MakeTrack(int64_t place, Track* track) const {
   PortableRandom random(options_.seed, kForPlace, place);
   constexpr int kAttempts = 8;
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    // The point at which a ray of the home camera meets a facade: near to the
-    // side, far straight on. The last attempt is in the middle of the picture.
-    double u = random.Uniform(-0.6, 0.6);
-    double depth = random.Uniform(5.0, 20.0) / (std::abs(u) + 0.1);
-    const double down = std::min(0.45, kCameraHeight / depth);
-    double v = random.Uniform(-down, 0.45);
-    if (attempt == kAttempts) {
-      u = v = 0.0;
-      depth = 20.0;
-    }
-    depth *= far ? kFarScale : 1.0;
-    const Vector3 in_camera = {u * depth, v * depth, -depth};
+    const bool is_last = attempt == kAttempts;
+    const Vector3 in_camera = IsCity() ? Facade(is_last, far, &random)
+                                       : Ground(home, is_last, far, &random);
     track->point = home.center + Transpose(home.rotation) * in_camera;
     FindCandidates(place, track);
     if (track->candidates.size() >= 2 || track->wanted_length == 1) {

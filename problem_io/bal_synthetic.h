@@ -17,6 +17,11 @@
 // are two or three, a few go into the hundreds. The start has drifted from the
 // truth like odometry: a random walk along the trajectory.
 //
+// With LAYOUT_STRIPS an aircraft flies to and fro 100 metres above a square of
+// land, in parallel strips 64 metres apart, with a camera every 24 metres that
+// looks down: pictures overlap by 80 % along a strip and by 60 % across. Points
+// are on the ground and are seen in their strip and in those beside it.
+//
 // Same options and seed, same bits: on every machine, for any compiler that
 // keeps IEEE 754 (see portable_math.h) and for any number of threads.
 
@@ -37,8 +42,15 @@ enum ObservationOrder {
   ORDER_SHUFFLED,
 };
 
+enum SceneLayout {
+  LAYOUT_CITY,
+  LAYOUT_STRIPS,
+};
+
 struct SyntheticOptions {
-  // Exact. At least two observations per point and no more than the city lets
+  SceneLayout layout = LAYOUT_CITY;
+
+  // Exact. At least two observations per point and no more than the scene lets
   // the cameras see.
   int32_t num_cameras = 100;
   int32_t num_points = 10000;
@@ -75,7 +87,7 @@ struct SyntheticOptions {
   // most half of all.
   int32_t num_weak_cameras = 0;
   int32_t weak_camera_points = 2;
-  // All camera centers on one line.
+  // All camera centers on one line, in a city.
   bool collinear_cameras = false;
 
   // 0: one per processor.

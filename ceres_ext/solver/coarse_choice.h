@@ -8,9 +8,8 @@
 // iterations, it takes a tenth of them. So it is made when all steps together
 // have taken as many iterations as making it costs, and one step is hard: it
 // takes several times as many as forming E costs. Many short steps never have
-// it. From then on steps begin with it, until some in a row are rejected: with
-// more damping PCG does well alone. A step that then takes more iterations than
-// forming E costs continues with it.
+// it. From then on all steps begin with it, also those after rejected ones
+// (docs/measurements/preconditioners.md).
 //
 // E is kept from step to step. It is formed again when the iterations that
 // steps have taken beyond those of its first step have cost as much; vectors
@@ -33,20 +32,21 @@ class CoarseChoice {
     *this = CoarseChoice();
     after_ = after;
     again_ = again;
-    is_on_ = is_made_ = after == 0;
+    is_on_ = after == 0;
   }
   void Disable() { Setup(-1, 0); }
 
   bool MayBeOn() const { return after_ >= 0; }
   // True if the next step begins with it.
   bool IsOn() const { return is_on_; }
-  // Iterations of the next step without it at most.
+  // Iterations of the next step without it at most. If it is on, that step
+  // could not have it.
   int MaxNumIterations(int of_pcg) const {
     if (after_ < 0) {
       return of_pcg;
     }
     const int most =
-        is_made_ ? again_ : std::max(after_ - num_without_, kHard * again_);
+        is_on_ ? again_ : std::max(after_ - num_without_, kHard * again_);
     return std::min(of_pcg, std::max(most, 1));
   }
   // A step has taken so many iterations without it. True if the step continues
@@ -58,21 +58,14 @@ class CoarseChoice {
     }
     num_without_ += num_iterations;
     if (!has_ended) {
-      is_on_ = is_made_ = true;
+      is_on_ = true;
       matrix_ = {};
-      num_rejected_ = 0;
     }
     return !has_ended;
   }
-  // A step has taken so many iterations with it. is_same_linearization: the one
-  // before was rejected. The parts to make again before the next step that has
-  // it.
-  Due NoteStep(int num_iterations, bool is_same_linearization) {
-    num_rejected_ = is_same_linearization ? num_rejected_ + 1 : 0;
-    if (num_rejected_ >= kMostRejected) {
-      is_on_ = false;
-      return Due::kNothing;
-    }
+  // A step has taken so many iterations with it. The parts to make again before
+  // the next one.
+  Due NoteStep(int num_iterations) {
     const int count = std::max(num_iterations, kLeastIterations);
     vectors_.Note(count);
     matrix_.Note(count);
@@ -94,7 +87,6 @@ class CoarseChoice {
   static constexpr int kLeastIterations = 4;
 
  private:
-  static constexpr int kMostRejected = 2;
   // A hard step, and making vectors, in E's.
   static constexpr int kHard = 3;
   static constexpr int kVectors = 4;
@@ -115,11 +107,9 @@ class CoarseChoice {
   int after_ = -1;
   int again_ = 0;
   int num_without_ = 0;  // iterations
-  bool is_made_ = false;
   bool is_on_ = false;
   Age matrix_;
   Age vectors_;
-  int num_rejected_ = 0;
 };
 
 }  // namespace ceres_ext::solver

@@ -482,8 +482,7 @@ class StepSolver {
       CERES_EXT_RETURN_IF_ERROR(iterate(most - without));
     }
     if (is_coarse) {
-      switch (coarse_choice_.NoteStep(scalars.num_iterations,
-                                      per_solve.is_same_linearization)) {
+      switch (coarse_choice_.NoteStep(scalars.num_iterations)) {
         case CoarseChoice::Due::kNothing:
           break;
         case CoarseChoice::Due::kMatrix:

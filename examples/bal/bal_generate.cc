@@ -42,6 +42,9 @@ DEFINE_bool(list, false, "Show the sizes that --like knows.");
 DEFINE_int32(num_cameras, 100, "Cameras.");
 DEFINE_int32(num_points, 10000, "Points.");
 DEFINE_int64(num_observations, 50000, "Observations.");
+DEFINE_string(layout, "city",
+              "Way of the cameras: city (laps through its streets), strips "
+              "(aerial pictures of a square of land, in parallel strips).");
 DEFINE_uint64(seed, 1, "The same seed gives the same bits on every machine.");
 DEFINE_string(order, "point", "Order of observations: point, camera, shuffled.");
 DEFINE_bool(shuffle_points, false,
@@ -68,7 +71,8 @@ DEFINE_int32(num_far_points, 0, "Points ten thousand times as far away.");
 DEFINE_int32(num_weak_cameras, 0,
              "Cameras with too few points, half of all at most.");
 DEFINE_int32(weak_camera_points, 2, "Points that each of them sees.");
-DEFINE_bool(collinear_cameras, false, "All camera centers on one line.");
+DEFINE_bool(collinear_cameras, false,
+            "All camera centers on one line, in a city.");
 DEFINE_int32(num_threads, 0,
              "Threads; 0 for one per processor. The bits do not depend on it.");
 // clang-format on
@@ -80,8 +84,8 @@ constexpr const char kIntroduction[] =
     R"(bal_generate --output=FILE [flags]
 
 Writes a bundle adjustment problem with known truth: cameras that drive through
-a city, tracks of heavy-tailed length, pixel noise, outliers, and a start that
-has drifted.
+a city or fly in strips, tracks of heavy-tailed length, pixel noise, outliers,
+and a start that has drifted.
 
   bal_generate --like=final-13682 --output=final-like.txt
   bal_generate --num_cameras=20 --num_points=500 --num_observations=2000 \
@@ -105,6 +109,7 @@ const std::vector<FlagGroup>& FlagGroups() {
         "shuffle_points"}},
       {"Size",
        {"like", "list", "num_cameras", "num_points", "num_observations"}},
+      {"Scene", {"layout"}},
       {"Observations", {"pixel_noise", "outlier_fraction", "outlier_size"}},
       {"Start",
        {"drift_rotation", "drift_translation", "focal_noise", "point_noise"}},
@@ -185,6 +190,15 @@ int Run() {
     return Fail(1,
                 "--order: expected one of point, camera, shuffled, found '" +
                     FLAGS_order + "'");
+  }
+  if (FLAGS_layout == "city") {
+    options.layout = LAYOUT_CITY;
+  } else if (FLAGS_layout == "strips") {
+    options.layout = LAYOUT_STRIPS;
+  } else {
+    return Fail(
+        1,
+        "--layout: expected one of city, strips, found '" + FLAGS_layout + "'");
   }
   options.seed = FLAGS_seed;
   options.shuffle_points = FLAGS_shuffle_points;

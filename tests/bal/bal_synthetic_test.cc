@@ -127,6 +127,12 @@ TEST(BalSynthetic, SameBitsEverywhere) {
   all.num_far_points = 200;
   all.num_weak_cameras = 10;
   EXPECT_EQ(Hash(MakeScene(all)), 0xb6d8675ce6f949ffu);
+
+  SyntheticOptions strips = OptionsOfSize(100, 20000, 90000);
+  strips.layout = LAYOUT_STRIPS;
+  strips.outlier_fraction = 0.0;
+  strips.pixel_noise = 0.0;
+  EXPECT_EQ(Hash(MakeScene(strips)), 0xade16d0dee7245c9u);
 }
 
 TEST(BalSynthetic, SameBitsForAnyNumberOfThreads) {
@@ -327,6 +333,45 @@ TEST(BalSynthetic, TracksAreLocalAndOneComponent) {
   EXPECT_GT(num_other_lap, 0.1 * num_pairs);
 }
 
+// 100 cameras are 6 strips of 17, 64 and 24 metres apart, to and fro.
+TEST(BalSynthetic, StripsOverlapAndLookDown) {
+  SyntheticOptions options = OptionsOfSize(100, 20000, 90000);
+  options.layout = LAYOUT_STRIPS;
+  options.outlier_fraction = 0.0;
+  options.pixel_noise = 0.0;
+  const SyntheticProblem synthetic = MakeScene(options);
+  const BalProblem& start = synthetic.start;
+  CheckStructure(options, synthetic);
+  // As in TruthHasTheCostOfTheNoise.
+  const double error = 10 * kEpsilon * 1e3 / 3.0 * 1e3;
+  EXPECT_LT(PlainCost(Truth(synthetic)),
+            options.num_observations * error * error);
+  const auto place = [](int32_t camera) {
+    const int32_t strip = camera / 17;
+    const int32_t from_start = camera % 17;
+    return std::pair<double, double>(
+        24.0 * (strip % 2 == 0 ? from_start : 16 - from_start), 64.0 * strip);
+  };
+  int64_t num_in_other_strip = 0;
+  for (int64_t i = 0; i < start.num_observations(); ++i) {
+    const int32_t camera = start.camera_index[i];
+    const double* point =
+        synthetic.true_points.data() + 3 * int64_t{start.point_index[i]};
+    // On 10 metres of relief, up to rounding.
+    EXPECT_NEAR(point[2], 5.0, 5.0 + 1e-12);
+    // Half a picture is 60 by 80 metres. Turns of 0.17, 0.09 and 0.04 move its
+    // edges by less than 40 metres: 100 tan(atan(0.8) + 0.17) = 113.
+    const auto [x, y] = place(camera);
+    EXPECT_LT(std::abs(point[0] - x), 60.0 + 40.0);
+    EXPECT_LT(std::abs(point[1] - y), 80.0 + 40.0);
+    num_in_other_strip += i > 0 &&
+                          start.point_index[i] == start.point_index[i - 1] &&
+                          camera / 17 != start.camera_index[i - 1] / 17;
+  }
+  // Pictures overlap by 60 % across.
+  EXPECT_GT(num_in_other_strip, options.num_points / 2);
+}
+
 // All orders hold the same observations.
 TEST(BalSynthetic, Orders) {
   SyntheticOptions options;
@@ -424,6 +469,11 @@ TEST(BalSynthetic, DenseVisibility) {
   // Every camera sees nearly every point: the search has to widen.
   SyntheticOptions options = OptionsOfSize(8, 200, 1000);
   CheckStructure(options, MakeScene(options));
+  for (const int32_t num_cameras : {2, 3, 5, 8, 11}) {
+    options = OptionsOfSize(num_cameras, 200, 400);
+    options.layout = LAYOUT_STRIPS;
+    CheckStructure(options, MakeScene(options));
+  }
 }
 
 TEST(BalSynthetic, Refusals) {
@@ -450,11 +500,16 @@ TEST(BalSynthetic, Refusals) {
   options.num_cameras = 8;
   options.num_points = 200;
   options.num_observations = 1600;  // but cars don't look back
-  EXPECT_THAT(error_of(options), HasSubstr("than the city lets"));
+  EXPECT_THAT(error_of(options), HasSubstr("than the scene lets"));
   options = SyntheticOptions();
   options.num_weak_cameras = 51;
   EXPECT_EQ(error_of(options),
             "num_weak_cameras: expected a number from 0 to 50, found 51");
+  options = SyntheticOptions();
+  options.collinear_cameras = true;
+  options.layout = LAYOUT_STRIPS;
+  EXPECT_EQ(error_of(options),
+            "collinear_cameras: expected false with strips, found true");
   options = SyntheticOptions();
   options.pixel_noise = -1.0;
   EXPECT_THAT(error_of(options), HasSubstr("pixel_noise: expected"));
