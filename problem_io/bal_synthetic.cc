@@ -454,7 +454,7 @@ void Generator::ChooseLaps() {
   }
   // The land is about square.
   const double num_strips = std::sqrt(n * kExposureSpacing / kStripSpacing);
-  num_laps_ = std::max(1, static_cast<int32_t>(num_strips + 0.5));
+  num_laps_ = std::max(1, static_cast<int32_t>(std::lround(num_strips)));
   cameras_per_lap_ = (n + num_laps_ - 1) / num_laps_;
   num_laps_ = (n + cameras_per_lap_ - 1) / cameras_per_lap_;
 }

@@ -104,6 +104,7 @@ std::string WhyTooLarge(const ProblemBatch& batch,
   }
   const auto& residuals = batch.problem.residuals();
   std::vector<const WindowRows*> rows_of_array;
+  rows_of_array.reserve(residuals.size());
   for (const ArrayProblem::Residuals& of_array : residuals) {
     rows_of_array.push_back(of_array.num_blocks > 0 ? FindWindowRows(of_array)
                                                     : nullptr);
