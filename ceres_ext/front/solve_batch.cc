@@ -117,7 +117,6 @@ class BatchSolve {
   // Solves all problems that are not windows.
   void RunOthers() {
     const ScopedSeconds time(&summary_->other_time_in_seconds);
-    StoppableOptions stoppable(options_, ValueOf(stop_));
     for (int64_t i = 0; i < batch_->num_problems; ++i) {
       ProblemSummary& summary = summary_->problems[i];
       if (!summary.is_window) {
@@ -128,6 +127,7 @@ class BatchSolve {
               if (IsStopped(stop_)) {
                 SummarizeUnbegun(&summary, full);
               } else {
+                StoppableOptions stoppable(options_, ValueOf(stop_));
                 SolveOther(stoppable.options(),
                            ext_options_,
                            *batch_,
@@ -1169,7 +1169,6 @@ bool SolveBatch(const ceres::Solver::Options& options,
     }
     {
       const ScopedSeconds time(&summary->other_time_in_seconds);
-      StoppableOptions stoppable(options, ValueOf(stop));
       for (int64_t i = 0; i < n; ++i) {
         ProblemSummary& of_one = summary->problems[i];
         if (!of_one.is_window) {
@@ -1185,6 +1184,7 @@ bool SolveBatch(const ceres::Solver::Options& options,
                 if (of_one.path_reason.empty()) {
                   of_one.path_reason = batches.reason(i);
                 }
+                StoppableOptions stoppable(options, ValueOf(stop));
                 Summary full;
                 Solve(stoppable.options(), ext_options, problems[i], &full);
                 Summarize(full, &of_one);

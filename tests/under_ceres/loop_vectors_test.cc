@@ -194,6 +194,7 @@ TEST_F(TrustRegionVectors, NegateIfValidFindsEveryElement) {
     EXPECT_FALSE(is_taken());
     has_step = true;
     EXPECT_TRUE(is_taken());
+    vectors_->SetFinishStep(nullptr);
     vectors_->Free(a);
     vectors_->Free(b);
   }
