@@ -739,8 +739,8 @@ class BatchSolve {
                                 Piece(&region_options_)};
 };
 
-// Residuals of a residual block of each array. Those of windows and fits all
-// have a cost function.
+// Residuals of a residual block of each array; 0 if it has no cost function,
+// which windows and fits have.
 std::vector<int> NumResiduals(const ArrayProblem& problem) {
   std::vector<int> num_residuals;
   for (const ArrayProblem::Residuals& residuals : problem.residuals()) {
@@ -748,7 +748,7 @@ std::vector<int> NumResiduals(const ArrayProblem& problem) {
     const ceres::CostFunction* first = nullptr;
     if (residuals.num_blocks > 0 && residuals.cost_functions != nullptr) {
       first = residuals.cost_functions[0];
-    } else if (residuals.num_blocks > 0 &&
+    } else if (residuals.num_blocks > 0 && residuals.constants != nullptr &&
                residuals.make_cost_function != nullptr) {
       made.reset(residuals.make_cost_function(residuals.constants));
       first = made.get();
@@ -1074,6 +1074,10 @@ bool SolveBatch(const ceres::Solver::Options& options,
     if (batch->num_problems == 0) {
       return true;
     }
+    // Takes memory, and nothing has been solved yet.
+    const std::vector<int> num_residuals = full_summaries == nullptr
+                                               ? std::vector<int>()
+                                               : NumResiduals(batch->problem);
     if (!RunAllWindows(options,
                        ext_options,
                        *batch,
@@ -1094,12 +1098,10 @@ bool SolveBatch(const ceres::Solver::Options& options,
                      full_summaries,
                      stop);
     solve.RunOthers();
-    if (full_summaries != nullptr && summary->num_windows > 0) {
-      const std::vector<int> num_residuals = NumResiduals(batch->problem);
-      for (int64_t i = 0; i < batch->num_problems; ++i) {
-        if (summary->problems[i].is_window) {
-          CountAll(*batch, i, num_residuals, &(*full_summaries)[i]);
-        }
+    for (int64_t i = 0; i < batch->num_problems && full_summaries != nullptr;
+         ++i) {
+      if (summary->problems[i].is_window) {
+        CountAll(*batch, i, num_residuals, &(*full_summaries)[i]);
       }
     }
     summary->total_time_in_seconds = clock.seconds();
