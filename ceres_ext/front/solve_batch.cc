@@ -28,6 +28,7 @@
 #include "ceres_ext/front/window_options.h"
 #include "ceres_ext/front/window_packer.h"
 #include "ceres_ext/front/window_piece.h"
+#include "ceres_ext/front/window_rows.h"
 #include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/session/kept_machines.h"
@@ -744,15 +745,10 @@ class BatchSolve {
 std::vector<int> NumResiduals(const ArrayProblem& problem) {
   std::vector<int> num_residuals;
   for (const ArrayProblem::Residuals& residuals : problem.residuals()) {
-    std::unique_ptr<const ceres::CostFunction> made;
-    const ceres::CostFunction* first = nullptr;
-    if (residuals.num_blocks > 0 && residuals.cost_functions != nullptr) {
-      first = residuals.cost_functions[0];
-    } else if (residuals.num_blocks > 0 && residuals.constants != nullptr &&
-               residuals.make_cost_function != nullptr) {
-      made.reset(residuals.make_cost_function(residuals.constants));
-      first = made.get();
-    }
+    std::unique_ptr<const ceres::CostFunction> owner;
+    const ceres::CostFunction* const first =
+        residuals.num_blocks > 0 ? FirstCostFunction(residuals, &owner)
+                                 : nullptr;
     num_residuals.push_back(first != nullptr ? first->num_residuals() : 0);
   }
   return num_residuals;

@@ -12,6 +12,7 @@
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/device_cost_function.h"
+#include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/photogrammetry.h"
 
 namespace ceres_ext {
@@ -105,16 +106,19 @@ const WindowRows* FindWindowRows(const ceres::CostFunction& cost_function) {
   return found == others.end() ? nullptr : &found->second;
 }
 
+const ceres::CostFunction* FirstCostFunction(
+    const ArrayProblem::Residuals& residuals,
+    std::unique_ptr<const ceres::CostFunction>* owner) {
+  return residuals.cost_functions != nullptr ||
+                 (residuals.constants != nullptr &&
+                  residuals.make_cost_function != nullptr)
+             ? CostFunctionOf(residuals, 0, owner)
+             : nullptr;
+}
+
 const WindowRows* FindWindowRows(const ArrayProblem::Residuals& residuals) {
-  std::unique_ptr<const ceres::CostFunction> made;
-  const ceres::CostFunction* first = nullptr;
-  if (residuals.cost_functions != nullptr) {
-    first = residuals.cost_functions[0];
-  } else if (residuals.constants != nullptr &&
-             residuals.make_cost_function != nullptr) {
-    made.reset(residuals.make_cost_function(residuals.constants));
-    first = made.get();
-  }
+  std::unique_ptr<const ceres::CostFunction> owner;
+  const ceres::CostFunction* const first = FirstCostFunction(residuals, &owner);
   const WindowRows* const rows =
       first == nullptr ? nullptr : FindWindowRows(*first);
   const bool fits =
@@ -131,16 +135,9 @@ bool CopyConstants(const WindowRows& rows,
                    const ArrayProblem::Residuals& residuals,
                    int64_t k,
                    double* constants) {
-  std::unique_ptr<const ceres::CostFunction> made;
-  const ceres::CostFunction* cost_function = nullptr;
-  if (residuals.cost_functions != nullptr) {
-    cost_function = residuals.cost_functions[k];
-  } else {
-    made.reset(residuals.make_cost_function(
-        static_cast<const char*>(residuals.constants) +
-        residuals.constants_bytes * k));
-    cost_function = made.get();
-  }
+  std::unique_ptr<const ceres::CostFunction> owner;
+  const ceres::CostFunction* const cost_function =
+      CostFunctionOf(residuals, k, &owner);
   if (cost_function == nullptr || FindWindowRows(*cost_function) != &rows) {
     return false;
   }

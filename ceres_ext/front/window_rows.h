@@ -8,6 +8,7 @@
 #define CERES_EXT_FRONT_WINDOW_ROWS_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "ceres/cost_function.h"
 #include "ceres_ext/array_problem.h"
@@ -63,7 +64,13 @@ struct WindowRows {
 // life of the process.
 const WindowRows* FindWindowRows(const ceres::CostFunction& cost_function);
 
-// The same for an array that is not empty, by its first cost function.
+// The first cost function of an array that is not empty; null if it has none.
+// *owner owns it if it was made for the call.
+const ceres::CostFunction* FirstCostFunction(
+    const ArrayProblem::Residuals& residuals,
+    std::unique_ptr<const ceres::CostFunction>* owner);
+
+// FindWindowRows by the first cost function of an array that is not empty.
 const WindowRows* FindWindowRows(const ArrayProblem::Residuals& residuals);
 
 // Copies the constants of residual block k from its cost function. False if it

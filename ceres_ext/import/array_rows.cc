@@ -100,8 +100,8 @@ ArrayRows::ArrayRows(const ArrayProblem* problem,
   }
 }
 
-const ceres::CostFunction* ArrayRows::CostFunctionOf(
-    const Residuals& residuals,
+const ceres::CostFunction* CostFunctionOf(
+    const ArrayProblem::Residuals& residuals,
     int64_t k,
     std::unique_ptr<const ceres::CostFunction>* owner) {
   if (residuals.cost_functions != nullptr) {

@@ -44,6 +44,12 @@ std::vector<uint8_t> FindUsed(const ArrayProblem& problem,
 // for its type and sizes. Null: make_cost_function returned null.
 std::unique_ptr<ceres::CostFunction> MakeTypicalCostFunction(
     const ArrayProblem::Residuals& residuals);
+// Cost function k of an array in host memory. *owner owns it if it was made for
+// the call.
+const ceres::CostFunction* CostFunctionOf(
+    const ArrayProblem::Residuals& residuals,
+    int64_t k,
+    std::unique_ptr<const ceres::CostFunction>* owner);
 
 class ArrayRows final : public ProblemRows {
  public:
@@ -167,10 +173,6 @@ class ArrayRows final : public ProblemRows {
     return problem_->parameters()[i];
   }
   const Group& GroupOf(int64_t row) const;
-  static const ceres::CostFunction* CostFunctionOf(
-      const Residuals& residuals,
-      int64_t k,
-      std::unique_ptr<const ceres::CostFunction>* owner);
   static LossOfRow LossOf(const Residuals& residuals, int64_t k);
   BlockOfRow BlockOf(const ArrayProblem::Index& index, int64_t k) const;
   void FindRows(kernels::HostContext* context);
