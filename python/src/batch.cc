@@ -201,7 +201,11 @@ void SolveUntilStopped(nb::handle stop, const Function& solve) {
       return;
     }
     std::unique_lock<std::mutex> lock(mutex);
-    while (!done.wait_for(lock, kInterval, [&] { return is_done; })) {
+    // By the system's clock, since older C libraries can't wait by a steady
+    // one.
+    while (!done.wait_until(lock,
+                            std::chrono::system_clock::now() + kInterval,
+                            [&] { return is_done; })) {
       lock.unlock();
       if (!flag.IsStopped()) {
         const nb::gil_scoped_acquire gil;
