@@ -25,6 +25,18 @@ function(ceres_ext_unite target)
     ${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
+# ceres_ext_host_windows(file...): sources with CERES_EXT_RUN_WINDOW. Without fused
+# operations, so that all instruction sets have the same bits
+# (cuda_kernels/base/simd.h). A solve is one function; with -O3 it takes three times
+# as long to compile and is not faster.
+function(ceres_ext_host_windows)
+  set(options -ffp-contract=off)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE MATCHES "^Rel")
+    list(APPEND options -O2 -ftree-vectorize -fvect-cost-model=dynamic)
+  endif()
+  set_source_files_properties(${ARGV} PROPERTIES COMPILE_OPTIONS "${options}")
+endfunction()
+
 # ceres_ext_add_test(NAME
 #   SOURCES file...        test sources, GoogleTest with its main linked in
 #   LIBRARIES target...    what is under test

@@ -155,38 +155,41 @@ class WindowSolve {
     team_->Max(stopped);
     SetStopped(stopped[0]);
     Prepare();
-    Linearization at_x = Form(/*is_first=*/true);
-    bool goes_on = Decide([&] {
-      return region_->Begin(
-          at_x.is_evaluated, at_x.cost, at_x.gradient_max_norm);
-    });
-    while (goes_on) {
+    bool is_first = true;
+    bool is_new = true;  // x, since the last Form
+    while (true) {
+      const Linearization at_x = Form(is_first);
+      const auto begin_or_linearize = [&] {
+        const double gradient = at_x.gradient_max_norm;
+        return is_first
+                   ? region_->Begin(at_x.is_evaluated, at_x.cost, gradient)
+                   : region_->Linearize(at_x.is_evaluated, at_x.cost, gradient);
+      };
+      if (is_new && Decide(begin_or_linearize) == 0) {
+        break;
+      }
+      is_first = false;
+      is_new = false;
       const bool is_solved = at_x.is_solvable && SolveCameras();
       Step step;
       if (is_solved) {
         step = TakeStep();
       }
       if (!is_solved || !(step.model_cost_change > 0.0)) {
-        goes_on = Decide([&] { return region_->RejectInvalidStep(); });
-      } else {
-        const auto verdict = static_cast<TrustRegion::Verdict>(Decide([&] {
-          return static_cast<int32_t>(region_->Judge(
-              step.model_cost_change, step.cost, step.x_norm, step.step_norm));
-        }));
-        goes_on = verdict == TrustRegion::Verdict::kRejected;
-        if (verdict == TrustRegion::Verdict::kAccepted) {
-          Accept();
-          at_x = Form(/*is_first=*/false);
-          goes_on = Decide([&] {
-            return region_->Linearize(
-                at_x.is_evaluated, at_x.cost, at_x.gradient_max_norm);
-          });
-          continue;
+        if (Decide([&] { return region_->RejectInvalidStep(); }) == 0) {
+          break;
         }
+        continue;
       }
-      if (goes_on) {
-        // The same Jacobian with another radius.
-        at_x = Form(/*is_first=*/false);
+      const auto verdict = static_cast<TrustRegion::Verdict>(Decide([&] {
+        return static_cast<int32_t>(region_->Judge(
+            step.model_cost_change, step.cost, step.x_norm, step.step_norm));
+      }));
+      if (verdict == TrustRegion::Verdict::kAccepted) {
+        Accept();
+        is_new = true;
+      } else if (verdict != TrustRegion::Verdict::kRejected) {
+        break;
       }
     }
     if (Member() == 0) {
