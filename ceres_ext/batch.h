@@ -127,9 +127,9 @@ struct ProblemSummary {
 struct BatchSummary {
   std::vector<ProblemSummary> problems;
 
-  // Device that solved windows, such as "host, 16 threads" or "NVIDIA H200
-  // (CUDA device 0)", and the reason if the host replaced a device. Empty if
-  // there were no windows.
+  // Device for windows, such as "host, 16 threads" or "NVIDIA H200 (CUDA device
+  // 0)", and the reason if the host replaced a device. Empty if no problem
+  // could be a window.
   std::string device;
   int64_t num_windows = 0;
   // Seconds of the whole call. The next three are parts of it: reading the

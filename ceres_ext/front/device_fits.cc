@@ -27,7 +27,17 @@ Status FitsOnMachine<Machine>::Reserve([[maybe_unused]] int64_t input_bytes,
 }
 
 template <typename Machine>
-Status FitsOnMachine<Machine>::Start([[maybe_unused]] FitPiece* piece) {
+Status FitsOnMachine<Machine>::Start(FitPiece* piece) {
+  const Status status = Queue(piece);
+  if (!status.ok()) {
+    // Work that was queued before uses memory of the piece.
+    static_cast<void>(machine_->Synchronize());
+  }
+  return status;
+}
+
+template <typename Machine>
+Status FitsOnMachine<Machine>::Queue([[maybe_unused]] FitPiece* piece) {
   if constexpr (kIsHost<Machine>) {
     return {StatusCode::kUnsupported, "this build has no CUDA"};
   } else {

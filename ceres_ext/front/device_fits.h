@@ -28,7 +28,8 @@ class FitsOnMachine {
   kernels::Status Reserve(int64_t input_bytes, int64_t output_bytes);
 
   // Queues the copies of a piece in page-locked memory and the solution,
-  // without waiting for it. The model has a form (ceres_ext/solver/fit/fit.h).
+  // without waiting for it. If it fails, nothing of it runs. The model has a
+  // form (ceres_ext/solver/fit/fit.h).
   kernels::Status Start(FitPiece* piece);
   // True if they are solved or the device has failed, so that Wait returns at
   // once.
@@ -39,6 +40,8 @@ class FitsOnMachine {
   void Stop();
 
  private:
+  kernels::Status Queue(FitPiece* piece);
+
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 

@@ -121,7 +121,19 @@ Status WindowsOnMachine<Machine>::Reserve(
 }
 
 template <typename Machine>
-Status WindowsOnMachine<Machine>::Start(
+Status WindowsOnMachine<Machine>::Start(const TrustRegionOptions& options,
+                                        WindowPiece* piece,
+                                        bool may_share) {
+  const Status status = Queue(options, piece, may_share);
+  if (!status.ok()) {
+    // Work that was queued before uses memory of the piece.
+    static_cast<void>(machine_->Synchronize());
+  }
+  return status;
+}
+
+template <typename Machine>
+Status WindowsOnMachine<Machine>::Queue(
     [[maybe_unused]] const TrustRegionOptions& options,
     [[maybe_unused]] WindowPiece* piece,
     [[maybe_unused]] bool may_share) {

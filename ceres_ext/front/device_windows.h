@@ -35,7 +35,8 @@ class WindowsOnMachine {
   kernels::Status Reserve(const WindowBounds& bounds);
 
   // Sends the windows and queues their solution, without waiting for it. If the
-  // piece has page-locked memory, the copy of the results is queued as well.
+  // piece has page-locked memory, the copy of the results is queued as well. If
+  // it fails, nothing of it runs.
   // may_share: several blocks may solve a window if there are few. They would
   // take multiprocessors from other pieces.
   kernels::Status Start(const TrustRegionOptions& options,
@@ -61,6 +62,9 @@ class WindowsOnMachine {
     WindowGrid grid;
   };
 
+  kernels::Status Queue(const TrustRegionOptions& options,
+                        WindowPiece* piece,
+                        bool may_share);
   std::vector<Group> MakeGroups(const WindowPiece& piece, bool may_share) const;
 
   // Maximum scratch of windows that several blocks share, in doubles: what

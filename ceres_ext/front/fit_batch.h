@@ -38,6 +38,9 @@ class FitBatch {
 
   // True if the model has kernels of this version.
   bool HasKernels() const;
+  static constexpr char kWhyNoKernels[] =
+      "the cost function has no kernels of this version for dense problems "
+      "(CERES_EXT_FIT_COST_FUNCTION)";
 
   const ProblemBatch& batch() const { return *batch_; }
   const BatchModel& model() const { return *model_; }

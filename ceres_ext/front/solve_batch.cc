@@ -109,7 +109,9 @@ class BatchSolve {
     for (ProblemSummary& problem : summary_->problems) {
       if (problem.message.empty() && !problem.IsSolutionUsable()) {
         problem.is_window = true;
+        problem.latency_in_seconds = clock_->seconds();
         AssignOrShorten(failure.sentence(), &problem.message);
+        SummarizeFailure(&problem - summary_->problems.data());
       }
     }
     return true;
@@ -169,11 +171,15 @@ class BatchSolve {
       return false;
     }
     const double start = clock_->seconds();
+    const std::string device = summary_->device;
     if (fits_->reason().empty()) {
       RunFits();
     }
     if (is_fit_.empty() ||
         std::find(is_fit_.begin(), is_fit_.end(), 0) != is_fit_.end()) {
+      if (device_ != nullptr && summary_->device != device) {
+        summary_->device = device + ", fits: " + summary_->device;
+      }
       RunPacked();
     }
     for (Fits& piece : fit_pieces_) {
@@ -301,9 +307,7 @@ class BatchSolve {
     bool is_on_device = device_ != nullptr;
     std::string host_reason;
     if (is_on_device && !fits_->HasKernels()) {
-      const std::string reason =
-          "the cost function has no kernels of this version for dense "
-          "problems (CERES_EXT_FIT_COST_FUNCTION)";
+      const std::string reason = FitBatch::kWhyNoKernels;
       if (ext_options_.fallback == FALLBACK_REFUSE) {
         for (ProblemSummary& problem : summary_->problems) {
           problem.path_reason = reason;
@@ -493,6 +497,14 @@ class BatchSolve {
         &full.message);
   }
 
+  // The full summary of a window that was not solved.
+  void SummarizeFailure(int64_t i) {
+    if (full_summaries_ != nullptr) {
+      AssignOrShorten(summary_->problems[i].message.c_str(),
+                      &(*full_summaries_)[i].message);
+    }
+  }
+
   // Solves the problems that are windows and no fits.
   void RunPacked() {
     if (!packer_.has_value()) {
@@ -636,6 +648,10 @@ class BatchSolve {
     machines_->ClearDevice();
   }
   void LeavePieces() {
+    for (const auto& device : devices_) {
+      // A piece may be running if there was no memory for another.
+      static_cast<void>(device->machine->Synchronize());
+    }
     for (Fits& piece : fit_pieces_) {
       piece.on_device.reset();
       piece.device = nullptr;
@@ -705,8 +721,11 @@ class BatchSolve {
   // They end with the error of the device.
   void Refuse(const std::vector<int64_t>& numbers) {
     for (const int64_t i : numbers) {
-      summary_->problems[i].message = refusal_;
+      ProblemSummary& summary = summary_->problems[i];
+      summary.message = refusal_;
+      summary.latency_in_seconds = clock_->seconds();
       ++summary_->num_windows;
+      SummarizeFailure(i);
     }
   }
 
@@ -945,6 +964,9 @@ bool RunWindowsByDevices(const ceres::Solver::Options& options,
       } else {
         problem.is_window = true;
         AssignOrShorten(part.reason.c_str(), &problem.message);
+        if (full_summaries != nullptr) {
+          AssignOrShorten(part.reason.c_str(), &(*full_summaries)[i].message);
+        }
       }
     }
     if (!part.summary.device.empty()) {
@@ -1163,6 +1185,9 @@ bool SolveBatch(const ceres::Solver::Options& options,
       for (const int64_t i : of_kind->numbers()) {
         summary->problems[i].is_window = true;
         AssignOrShorten(failure.sentence(), &summary->problems[i].message);
+        if (full_summaries != nullptr) {
+          AssignOrShorten(failure.sentence(), &(*full_summaries)[i].message);
+        }
       }
     }
     {

@@ -34,7 +34,9 @@ class SubmissionCopy {
       ArrayProblem::Parameters array = parameters[a];
       array.num_blocks = batch.parameter_begin[a][num_problems];
       values_[a].resize(array.num_blocks * array.size);
-      array.values = values_[a].data();
+      if (array.values != nullptr) {
+        array.values = values_[a].data();
+      }
       batch_.problem.AddParameters(array);
     }
     const auto& residuals = batch.problem.residuals();
@@ -48,9 +50,10 @@ class SubmissionCopy {
   // 0, with a sentence in *error, if the solver refuses it.
   WindowSolver::Ticket Submit(WindowSolver* solver, std::string* error) {
     for (size_t a = 0; a < values_.size(); ++a) {
-      std::copy_n(start_->problem.parameters()[a].values,
-                  values_[a].size(),
-                  values_[a].begin());
+      const double* const start = start_->problem.parameters()[a].values;
+      if (start != nullptr) {
+        std::copy_n(start, values_[a].size(), values_[a].begin());
+      }
     }
     return solver->Submit(batch_, error);
   }

@@ -125,8 +125,8 @@ std::string WindowPacker::ReadArray(int r) {
   array.residuals = r;
   array.rows = FindWindowRows(of_array);
   if (array.rows == nullptr) {
-    return "windows have reprojection errors of BAL cameras, or of poses in "
-           "one block, with priors on poses";
+    return "windows have reprojection errors of BAL cameras with an array of "
+           "constants, or of poses in one block, with priors on poses";
   }
   const WindowRows& rows = *array.rows;
   const auto is_null = [&](int b) {
@@ -713,7 +713,8 @@ std::string WindowPacker::Cut(Scratch* scratch,
                     kMaxWindowCameras,
                     " cameras that vary and ",
                     kMaxChunkRows,
-                    " residual blocks of a point");
+                    " residual blocks of a point, or as many as fit beside "
+                    "the cameras");
   }
   chunks->assign(1, 0);
   for (int32_t p = 0; p < counts.all_points(); ++p) {

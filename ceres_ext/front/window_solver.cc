@@ -70,8 +70,8 @@ struct Lane {
   bool is_on_device() const {
     return has_fits_on_device || has_windows_on_device;
   }
-  // Error of the device, if the host may not replace it.
-  std::string refusal;
+  // The reason why the host solves fits and windows although there is a device.
+  std::string host_reason;
 
   Bytes host_inputs;
   Bytes host_outputs;
@@ -142,6 +142,7 @@ class WindowSolver::Impl {
        const WindowCapacity& capacity)
       : options_(options),
         ext_options_(ext_options),
+        options_of_others_(WithOneDevice(ext_options)),
         capacity_(capacity),
         bounds_(capacity),
         context_(options.num_threads) {}
@@ -291,7 +292,8 @@ class WindowSolver::Impl {
 
   bool ChooseDevice(std::string* error) {
     KeptMachines names;
-    device_ = names.GetHost(options_.num_threads)->Name();
+    host_ = names.GetHost(options_.num_threads)->Name();
+    device_ = host_;
     if (ext_options_.device == DEVICE_HOST) {
       return ReserveOnHost();
     }
@@ -388,7 +390,7 @@ class WindowSolver::Impl {
     lane->clock = Clock();
     lane->has_fits_on_device = false;
     lane->has_windows_on_device = false;
-    lane->refusal.clear();
+    lane->host_reason.clear();
     lane->tasks.clear();
     lane->num_begun = 0;
     lane->num_done = 0;
@@ -409,8 +411,15 @@ class WindowSolver::Impl {
     if (!ReadFits(lane, error) || !SetupWindows(lane, error)) {
       return false;
     }
-    if (lane->on_device == nullptr || n == 0 ||
-        (!lane->fits.fit_numbers().empty() && !lane->fit_batch->HasKernels())) {
+    if (lane->on_device != nullptr && !lane->fits.fit_numbers().empty() &&
+        !lane->fit_batch->HasKernels()) {
+      if (ext_options_.fallback == FALLBACK_REFUSE) {
+        LeaveFits(lane);
+      } else {
+        lane->host_reason = FitBatch::kWhyNoKernels;
+      }
+    }
+    if (lane->on_device == nullptr || n == 0 || !lane->host_reason.empty()) {
       UseHost(lane);
       return true;
     }
@@ -456,6 +465,16 @@ class WindowSolver::Impl {
                     lane->fits.input_bytes(),
                     bounds_.fit_input_bytes,
                     error);
+  }
+
+  // The fits become problems for ceres_ext::Solve.
+  static void LeaveFits(Lane* lane) {
+    for (const int64_t i : lane->fits.fit_numbers()) {
+      lane->is_fit[i] = 0;
+      lane->summary.problems[i].is_window = false;
+      lane->summary.problems[i].path_reason = FitBatch::kWhyNoKernels;
+    }
+    lane->fits.Clear();
   }
 
   // False, with a sentence in *error, if the memory is too small.
@@ -631,7 +650,10 @@ class WindowSolver::Impl {
 
   void Give(Lane* lane, BatchSummary* summary) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    AssignOrShorten(device_.c_str(), &lane->summary.device);
+    const std::string device = lane->host_reason.empty()
+                                   ? device_
+                                   : host_ + " (" + lane->host_reason + ")";
+    AssignOrShorten(device.c_str(), &lane->summary.device);
     lane->summary.total_time_in_seconds = lane->clock.seconds();
     lane->summary.num_windows =
         std::count_if(lane->summary.problems.begin(),
@@ -684,7 +706,8 @@ class WindowSolver::Impl {
       if (!summary.is_window) {
         StoppableOptions stoppable(options_, &lane->stop);
         stoppable.options().num_threads = 1;
-        SolveOther(stoppable.options(), ext_options_, lane->batch, i, &summary);
+        SolveOther(
+            stoppable.options(), options_of_others_, lane->batch, i, &summary);
       }
       return true;
     });
@@ -696,6 +719,7 @@ class WindowSolver::Impl {
 
   const ceres::Solver::Options options_;
   const Options ext_options_;
+  const Options options_of_others_;  // of other problems than windows
   const WindowCapacity capacity_;
   const WindowBounds bounds_;
   // Held while a submission is checked and packed.
@@ -711,6 +735,7 @@ class WindowSolver::Impl {
   Ticket last_ticket_ = 0;
   bool is_ending_ = false;
   bool has_device_ = false;
+  std::string host_;
   std::string device_;
   std::vector<Workspace> workspaces_;
   std::vector<std::thread> threads_;

@@ -3,6 +3,7 @@
 #include "ceres_ext/import/array_import.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <functional>
 #include <iterator>
@@ -75,9 +76,11 @@ std::string ArrayImport::WhyCopied(
     return "not all residual blocks are observations of BAL's cameras, one "
            "array for each kind of camera";
   }
-  int num_kinds = 0;
+  const auto num_kinds =
+      std::count_if(problem_->residuals().begin(),
+                    problem_->residuals().end(),
+                    [](const Residuals& r) { return r.num_blocks > 0; });
   for (const Residuals& residuals : problem_->residuals()) {
-    num_kinds += residuals.num_blocks > 0 ? 1 : 0;
     for (const ArrayProblem::Index& index : residuals.blocks) {
       // The points of a second kind are renumbered on the host.
       if (index.on_device && num_kinds > 1) {
@@ -233,15 +236,30 @@ bool ArrayImport::AreObservationsOnAllRanks() const {
   if (communicator_ == nullptr) {
     return AreObservations();
   }
-  uint8_t mine = AreObservations() ? 1 : 0;
-  for (const Residuals& residuals : problem_->residuals()) {
-    if (mine != 0 && residuals.num_blocks > 0 &&
-        residuals.blocks[1].parameters != OwnArray()) {
-      mine = 0;
+  // 1 if they are, then the cameras of each kind: ranks add up values of camera
+  // families, so all must have the same ones.
+  constexpr size_t kNumKinds = 2;
+  std::array<int32_t, 1 + kNumKinds> mine;
+  mine.fill(kNone);
+  mine[0] = AreObservations() ? 1 : 0;
+  for (size_t r = 0; mine[0] != 0 && r < problem_->residuals().size(); ++r) {
+    const Residuals& residuals = problem_->residuals()[r];
+    if (residuals.num_blocks == 0) {
+      continue;
     }
+    mine[0] = residuals.blocks[1].parameters == OwnArray() ? 1 : 0;
+    mine[1 + static_cast<size_t>(KindOf(static_cast<int>(r)))] =
+        residuals.blocks[0].parameters;
   }
-  const std::vector<uint8_t> all = Gather(&mine, 1, communicator_);
-  return std::find(all.begin(), all.end(), 0) == all.end();
+  const std::vector<int32_t> all =
+      Gather(mine.data(), mine.size(), communicator_);
+  bool are_same = all[0] != 0;
+  for (size_t begin = 0; begin < all.size(); begin += mine.size()) {
+    are_same =
+        are_same &&
+        std::equal(all.begin(), all.begin() + mine.size(), all.begin() + begin);
+  }
+  return are_same;
 }
 
 void ArrayImport::CountValues(bool batch_evaluation,
@@ -276,7 +294,7 @@ void ArrayImport::NumberBlocks(int array,
   const auto n = static_cast<int32_t>(p.num_blocks);
   const bool is_known = is_on_device() && facts_[array].is_known;
   const std::vector<uint8_t> is_used =
-      is_known ? std::vector<uint8_t>(n, 1)
+      is_known ? std::vector<uint8_t>(n, facts_[array].are_all_used ? 1 : 0)
                : FindUsed(*problem_, array, context, communicator_);
   const bool may_be_constant = p.is_constant != nullptr ||
                                p.manifold != nullptr || p.manifolds != nullptr;

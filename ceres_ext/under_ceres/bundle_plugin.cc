@@ -255,6 +255,10 @@ void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
   if (pp.options.minimizer_type == ceres::LINE_SEARCH) {
     Decline("minimizer_type LINE_SEARCH has no linear solver");
   }
+  if (options_.communicator != nullptr && failure_.has_happened()) {
+    // Ranks that have not failed do not come to add up the summaries.
+    options_.communicator->Abort(failure_.sentence());
+  }
   if (arrays_ != nullptr && IsTaken()) {
     arrays_->FillSummary(summary);
     // Ceres itself has nothing to do.

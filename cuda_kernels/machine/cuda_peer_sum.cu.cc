@@ -86,6 +86,11 @@ __global__ void __launch_bounds__(kBlockSize)
   __syncthreads();
 
   for (int64_t i = begin + thread; i < end; i += kBlockSize) {
+    if (is_stopped != 0) {
+      // The windows of ranks that have ended may be gone.
+      p.x[i] = NAN;
+      continue;
+    }
     double values[PeerWindow::kMaxRanks];
 #pragma unroll
     for (int rank = 0; rank < PeerWindow::kMaxRanks; ++rank) {
@@ -99,7 +104,7 @@ __global__ void __launch_bounds__(kBlockSize)
         x += values[rank];
       }
     }
-    p.x[i] = is_stopped != 0 ? NAN : x;
+    p.x[i] = x;
   }
   if (thread == 0) {
     mine->num_sums[block] = sum;

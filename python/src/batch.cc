@@ -302,7 +302,7 @@ class Solver {
                  nb::object parameter_is_active,
                  nb::object residual_is_active) {
     auto* const of_problem = nb::cast<Problem*>(problem);
-    auto flight = std::make_unique<Flight>();
+    auto flight = std::make_shared<Flight>();
     flight->problem = nb::borrow(problem);
     flight->lock = std::make_unique<Problem::Lock>(of_problem);
     flight->batch = MakeBatch(*of_problem,
@@ -324,7 +324,7 @@ class Solver {
   }
 
   nb::object Poll(int64_t ticket) {
-    CheckTicket(ticket);
+    const Use use(FindFlight(ticket));
     BatchSummary summary;
     WindowSolver::State state = WindowSolver::State::kUnknown;
     {
@@ -339,16 +339,11 @@ class Solver {
   }
 
   BatchSummary Wait(int64_t ticket) {
-    CheckTicket(ticket);
+    const Use use(FindFlight(ticket));
     BatchSummary summary;
-    bool is_done = false;
     {
       const nb::gil_scoped_release no_gil;
-      is_done = solver_->Wait(ticket, &summary);
-    }
-    if (!is_done) {
-      throw ValueError("ticket: another thread has taken the result of " +
-                       std::to_string(ticket));
+      solver_->Wait(ticket, &summary);
     }
     flights_.erase(ticket);
     return summary;
@@ -392,16 +387,37 @@ class Solver {
     nb::object problem;
     std::unique_ptr<Problem::Lock> lock;
     std::unique_ptr<Batch> batch;
+    bool is_in_use = false;  // by a thread that waits for it
   };
 
-  void CheckTicket(int64_t ticket) const {
-    if (flights_.count(ticket) == 0) {
+  // One thread at a time may use a ticket.
+  class Use {
+   public:
+    explicit Use(std::shared_ptr<Flight> flight) : flight_(std::move(flight)) {
+      flight_->is_in_use = true;
+    }
+    ~Use() { flight_->is_in_use = false; }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    const std::shared_ptr<Flight> flight_;
+  };
+
+  std::shared_ptr<Flight> FindFlight(int64_t ticket) const {
+    const auto found = flights_.find(ticket);
+    if (found == flights_.end()) {
       throw ValueError("ticket: expected a submission in flight, found " +
                        std::to_string(ticket));
     }
+    if (found->second->is_in_use) {
+      throw ValueError("ticket: another thread waits for " +
+                       std::to_string(ticket));
+    }
+    return found->second;
   }
 
-  std::map<int64_t, std::unique_ptr<Flight>> flights_;
+  std::map<int64_t, std::shared_ptr<Flight>> flights_;
   std::unique_ptr<WindowSolver> solver_;
 };
 
@@ -446,7 +462,7 @@ void AddSummaries(nb::module_* module) {
               "One ProblemSummary per problem.")
       .def_ro("device",
               &BatchSummary::device,
-              "Device that solved windows; empty if there were none.")
+              "Device for windows; empty if no problem could be one.")
       .def_ro("num_windows", &BatchSummary::num_windows)
       .def_ro("total_time_in_seconds", &BatchSummary::total_time_in_seconds)
       .def_ro("pack_time_in_seconds", &BatchSummary::pack_time_in_seconds)
@@ -556,11 +572,15 @@ void AddBatch(nb::module_* module) {
            &Solver::Poll,
            "ticket"_a,
            nb::sig("def poll(self, ticket: int) -> BatchSummary | None"),
-           "The result, or None if it is not available yet.")
+           "The result, or None if it is not available yet.\n"
+           "ValueError: the ticket is not in flight, or another thread waits\n"
+           "for it.")
       .def("wait",
            &Solver::Wait,
            "ticket"_a,
-           "Waits for the result and returns it.")
+           "Waits for the result and returns it.\n"
+           "ValueError: the ticket is not in flight, or another thread waits\n"
+           "for it.")
       .def("measure_rates",
            &Solver::MeasureRates,
            "problem"_a,

@@ -118,6 +118,36 @@ def test_window_solver(bal):
     solver.stop()
 
 
+def test_one_thread_per_ticket(bal):
+    n = 20
+    batch, parameter_begin, residual_begin = copies(bal, n)
+    solver = ceres_ext.WindowSolver(
+        len(bal.cameras), len(bal.points), len(bal.observations), n, **OPTIONS
+    )
+    ticket = solver.submit(make_problem(batch), parameter_begin, residual_begin)
+    results = []
+    barrier = threading.Barrier(4)
+
+    def wait():
+        barrier.wait()
+        try:
+            results.append(solver.wait(ticket))
+        except ValueError as error:
+            results.append(str(error))
+
+    threads = [threading.Thread(target=wait) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (summary,) = (r for r in results if not isinstance(r, str))
+    assert summary.num_windows == len(summary.problems) == n
+    for refused in results:
+        assert refused is summary or str(ticket) in refused
+    # The memory is free for the next one.
+    solver.wait(solver.submit(make_problem(batch), parameter_begin, residual_begin))
+
+
 def test_stop(bal):
     batch, parameter_begin, residual_begin = copies(bal, 3)
     start = batch.points.copy()

@@ -92,6 +92,7 @@ class DeviceArrays : public ::testing::Test {
     std::unique_ptr<Copy<int32_t>> point_ids;
     std::unique_ptr<Copy<double>> observations;
     std::unique_ptr<Copy<double>> weights;
+    std::unique_ptr<Copy<double>> unused;
     ArrayProblem arrays;
   };
 
@@ -101,6 +102,15 @@ class DeviceArrays : public ::testing::Test {
   }
 
   void Make(int on_device, Problem* problem) {
+    if (has_unused_) {
+      problem->unused = Put(std::vector<double>(9 * 5, 7.0), on_device != 0);
+      ArrayProblem::Parameters unused;
+      unused.values = problem->unused->data();
+      unused.num_blocks = 5;
+      unused.size = 9;
+      unused.on_device = on_device != 0;
+      problem->arrays.AddParameters(unused);
+    }
     const auto is = [on_device](Array array) {
       return (on_device & array) != 0;
     };
@@ -182,6 +192,8 @@ class DeviceArrays : public ::testing::Test {
   ceres::HuberLoss huber_{1.0};
   ArrayProblem::Parameters of_cameras_;
   int bad_weight_ = -1;
+  // Parameters before the others, which no residual block names.
+  bool has_unused_ = false;
 };
 
 const char kCopied[] = "arrays on the device were copied to the host and back";
@@ -224,6 +236,23 @@ TEST_F(DeviceArrays, OtherSolversAndOptions) {
   ext_options_.linear_solver = LINEAR_SOLVER_AUTO;
   ext_options_.jacobian = JACOBIAN_RECOMPUTED;
   ExpectSame(Solve(kAll), Solve(0));
+}
+
+TEST_F(DeviceArrays, WhatNoResidualBlockNamesIsConstant) {
+  const Result expected = Solve(0);
+  has_unused_ = true;
+  for (const int on_device : {0, int{kAll}}) {
+    Problem problem;
+    Make(on_device, &problem);
+    Result result;
+    ceres_ext::Solve(options_, ext_options_, &problem.arrays, &result.summary);
+    result.cameras = problem.cameras->Read();
+    result.points = problem.points->Read();
+    ExpectSame(result, expected);
+    EXPECT_EQ(result.summary.num_effective_parameters_reduced,
+              expected.summary.num_effective_parameters_reduced);
+    EXPECT_EQ(problem.unused->Read(), std::vector<double>(9 * 5, 7.0));
+  }
 }
 
 TEST_F(DeviceArrays, CamerasWithAManifold) {

@@ -12,11 +12,13 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "ceres/ceres.h"
@@ -363,6 +365,40 @@ TEST_F(RanksTest, ARowThatCantBeEvaluatedFailsAll) {
   EXPECT_EQ(parts[1]->values.points, points);
 }
 
+// Finds no memory at an evaluation in the middle of a solve.
+class ThrowingLoss final : public ceres::LossFunction {
+ public:
+  void Evaluate(double s, double rho[3]) const override {
+    if (++num_calls_ == 700) {
+      throw std::bad_alloc();
+    }
+    rho[0] = s;
+    rho[1] = 1.0;
+    rho[2] = 0.0;
+  }
+
+ private:
+  mutable std::atomic<int> num_calls_{0};
+};
+
+// A rank that fails alone, while the others continue, is named by all.
+TEST_F(RanksTest, NoMemoryOnOneEndsAll) {
+  const Case c;
+  Parts parts = MakeAll(c, 3);
+  ThrowingLoss loss;
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    parts[rank]->problem.mutable_residuals(0)->loss =
+        rank == 1 ? &loss : nullptr;
+  }
+  const Communicators communicators =
+      kernels::MakeThreadCommunicators(3, kLong);
+  Solve(c, communicators, {}, &parts);
+  ExpectRefused(c, parts, "memory");
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(parts[rank]->summary.message, HasSubstr("Rank 1: "));
+  }
+}
+
 // A rank that never comes, and one that goes.
 TEST_F(RanksTest, NobodyWaitsForEver) {
   const Case c;
@@ -520,6 +556,73 @@ TEST_F(RanksTest, PartsAreSolvedInTheirPlace) {
         EXPECT_NEAR(cost, all.summary.final_cost, 1e-12 * cost);
       }
     }
+  }
+}
+
+// Points of two halves, each seen by cameras of its own array, so that each of
+// two ranks has rows of one camera array alone; of one kind or two.
+TEST_F(RanksTest, EachHasCamerasOfItsOwn) {
+  kernels::HostContext context(2);
+  for (const int second_size : {9, 10}) {
+    SCOPED_TRACE(second_size);
+    BalTestProblem halves[2] = {MakeBalTestProblem(5, 60, 4, 9, 1),
+                                MakeBalTestProblem(7, 60, 4, second_size, 2)};
+    std::vector<double> points = halves[0].points;
+    points.insert(
+        points.end(), halves[1].points.begin(), halves[1].points.end());
+    for (int32_t& id : halves[1].point_id) {
+      id += 60;
+    }
+    ArrayProblem problem;
+    const int of_points = problem.AddParameters({points.data(), 120, 3});
+    for (BalTestProblem& half : halves) {
+      const int cameras = problem.AddParameters(
+          {half.cameras.data(), half.num_cameras(), half.camera_size});
+      const auto n = static_cast<int64_t>(half.point_id.size());
+      const std::vector<ArrayProblem::Index> blocks = {
+          {cameras, half.camera_id.data()}, {of_points, half.point_id.data()}};
+      if (half.camera_size == 9) {
+        problem.AddResiduals<BalReprojectionError>(
+            n, half.observations.data(), blocks);
+      } else {
+        problem.AddResiduals<BalQuaternionReprojectionError>(
+            n, half.observations.data(), blocks);
+      }
+    }
+    const auto start =
+        std::make_tuple(halves[0].cameras, halves[1].cameras, points);
+    Case c;
+    c.preconditioner = ceres::JACOBI;
+    const ceres::Solver::Options options = SomeOptions(c);
+    Summary alone;
+    ceres_ext::Solve(options, OnHost(), &problem, &alone);
+    ASSERT_TRUE(alone.IsSolutionUsable()) << alone.message;
+    std::tie(halves[0].cameras, halves[1].cameras, points) = start;
+    Summary summary;
+    std::string reason;
+    ASSERT_TRUE(SolveParts(
+        options,
+        std::vector<Options>(2, OnHost()),
+        problem,
+        &context,
+        [](const ceres::Solver::Options& of_rank,
+           const Options& ext_options,
+           ArrayProblem* part,
+           Summary* of_part) {
+          ceres_ext::Solve(of_rank, ext_options, part, of_part);
+        },
+        &summary,
+        &reason))
+        << reason;
+    EXPECT_EQ(summary.path, PATH_FULL) << summary.message;
+    EXPECT_EQ(summary.num_effective_parameters_reduced,
+              alone.num_effective_parameters_reduced);
+    EXPECT_NEAR(
+        summary.initial_cost, alone.initial_cost, 1e-12 * alone.initial_cost);
+    EXPECT_NEAR(summary.final_cost,
+                alone.final_cost,
+                std::sqrt(kEta) * alone.initial_cost);
+    EXPECT_LT(summary.final_cost, 0.5 * summary.initial_cost);
   }
 }
 

@@ -318,6 +318,18 @@ TEST(WindowSolver, MeasuresRates) {
     EXPECT_TRUE(rates.empty());
   };
   expect_refused(batch.batch, 0.0, "seconds is 0");
+  ProblemBatch null = batch.batch;
+  null.problem = ArrayProblem();
+  for (size_t a = 0; a < batch.batch.problem.parameters().size(); ++a) {
+    ArrayProblem::Parameters array = batch.batch.problem.parameters()[a];
+    if (a == 0) {
+      array.values = nullptr;
+    }
+    null.problem.AddParameters(array);
+  }
+  null.problem.AddResiduals(batch.batch.problem.residuals()[0]);
+  // Not windows: ceres_ext::Solve says so in the summaries.
+  EXPECT_TRUE(solver->MeasureRates(null, 1e-3, &rates, &error)) << error;
   expect_refused(
       batch.batch, std::numeric_limits<double>::quiet_NaN(), "seconds is");
   expect_refused(Batch({}, nullptr).batch, 1.0, "no problems");

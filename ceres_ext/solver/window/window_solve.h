@@ -151,9 +151,7 @@ class WindowSolve {
           model_.Prepare(w_.constant_cameras + kCamera * i, nullptr);
     }
     CopyPattern();
-    double stopped[1] = {IsStopped()};
-    team_->Max(stopped);
-    SetStopped(stopped[0]);
+    ReadStop();
     Prepare();
     bool is_first = true;
     bool is_new = true;  // x, since the last Form
@@ -174,6 +172,9 @@ class WindowSolve {
       Step step;
       if (is_solved) {
         step = TakeStep();
+      }
+      if (!is_solved) {
+        ReadStop();
       }
       if (!is_solved || !(step.model_cost_change > 0.0)) {
         if (Decide([&] { return region_->RejectInvalidStep(); }) == 0) {
@@ -265,6 +266,12 @@ class WindowSolve {
     if (team_->rank() == 0) {
       *is_stopped_ = value != 0.0 ? 1 : 0;
     }
+  }
+
+  CERES_EXT_WINDOW void ReadStop() {
+    double stopped[1] = {IsStopped()};
+    team_->Max(stopped);
+    SetStopped(stopped[0]);
   }
 
   CERES_EXT_WINDOW bool Varies(int camera, int column) const {
