@@ -28,7 +28,7 @@ Status FitsOnMachine<Machine>::Reserve([[maybe_unused]] int64_t input_bytes,
 
 template <typename Machine>
 Status FitsOnMachine<Machine>::Start(FitPiece* piece) {
-  const Status status = Queue(piece);
+  Status status = Queue(piece);
   if (!status.ok()) {
     // Work that was queued before uses memory of the piece.
     static_cast<void>(machine_->Synchronize());

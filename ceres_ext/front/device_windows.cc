@@ -124,7 +124,7 @@ template <typename Machine>
 Status WindowsOnMachine<Machine>::Start(const TrustRegionOptions& options,
                                         WindowPiece* piece,
                                         bool may_share) {
-  const Status status = Queue(options, piece, may_share);
+  Status status = Queue(options, piece, may_share);
   if (!status.ok()) {
     // Work that was queued before uses memory of the piece.
     static_cast<void>(machine_->Synchronize());
