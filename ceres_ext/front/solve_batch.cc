@@ -62,6 +62,18 @@ void TryOrSay(const Function& fn, std::string* message) {
   }
 }
 
+// Window i was not solved. full_summaries: or null.
+void FailWindow(int64_t i,
+                const char* why,
+                BatchSummary* summary,
+                std::vector<Summary>* full_summaries) {
+  summary->problems[i].is_window = true;
+  AssignOrShorten(why, &summary->problems[i].message);
+  if (full_summaries != nullptr) {
+    AssignOrShorten(why, &(*full_summaries)[i].message);
+  }
+}
+
 class BatchSolve {
  public:
   BatchSolve(const ceres::Solver::Options& options,
@@ -106,12 +118,11 @@ class BatchSolve {
       *error = failure.sentence();
       return false;
     }
-    for (ProblemSummary& problem : summary_->problems) {
+    for (int64_t i = 0; i < batch_->num_problems; ++i) {
+      ProblemSummary& problem = summary_->problems[i];
       if (problem.message.empty() && !problem.IsSolutionUsable()) {
-        problem.is_window = true;
         problem.latency_in_seconds = clock_->seconds();
-        AssignOrShorten(failure.sentence(), &problem.message);
-        SummarizeFailure(&problem - summary_->problems.data());
+        FailWindow(i, failure.sentence(), summary_, full_summaries_);
       }
     }
     return true;
@@ -497,14 +508,6 @@ class BatchSolve {
         &full.message);
   }
 
-  // The full summary of a window that was not solved.
-  void SummarizeFailure(int64_t i) {
-    if (full_summaries_ != nullptr) {
-      AssignOrShorten(summary_->problems[i].message.c_str(),
-                      &(*full_summaries_)[i].message);
-    }
-  }
-
   // Solves the problems that are windows and no fits.
   void RunPacked() {
     if (!packer_.has_value()) {
@@ -721,11 +724,9 @@ class BatchSolve {
   // They end with the error of the device.
   void Refuse(const std::vector<int64_t>& numbers) {
     for (const int64_t i : numbers) {
-      ProblemSummary& summary = summary_->problems[i];
-      summary.message = refusal_;
-      summary.latency_in_seconds = clock_->seconds();
+      summary_->problems[i].latency_in_seconds = clock_->seconds();
       ++summary_->num_windows;
-      SummarizeFailure(i);
+      FailWindow(i, refusal_.c_str(), summary_, full_summaries_);
     }
   }
 
@@ -962,11 +963,7 @@ bool RunWindowsByDevices(const ceres::Solver::Options& options,
           (*full_summaries)[i] = std::move(part.full_summaries[k]);
         }
       } else {
-        problem.is_window = true;
-        AssignOrShorten(part.reason.c_str(), &problem.message);
-        if (full_summaries != nullptr) {
-          AssignOrShorten(part.reason.c_str(), &(*full_summaries)[i].message);
-        }
+        FailWindow(i, part.reason.c_str(), summary, full_summaries);
       }
     }
     if (!part.summary.device.empty()) {
@@ -1183,11 +1180,7 @@ bool SolveBatch(const ceres::Solver::Options& options,
       }
       // Problems of the other kind are solved.
       for (const int64_t i : of_kind->numbers()) {
-        summary->problems[i].is_window = true;
-        AssignOrShorten(failure.sentence(), &summary->problems[i].message);
-        if (full_summaries != nullptr) {
-          AssignOrShorten(failure.sentence(), &(*full_summaries)[i].message);
-        }
+        FailWindow(i, failure.sentence(), summary, full_summaries);
       }
     }
     {
