@@ -302,7 +302,7 @@ class Solver {
                  nb::object parameter_is_active,
                  nb::object residual_is_active) {
     auto* const of_problem = nb::cast<Problem*>(problem);
-    auto flight = std::make_shared<Flight>();
+    auto flight = std::make_unique<Flight>();
     flight->problem = nb::borrow(problem);
     flight->lock = std::make_unique<Problem::Lock>(of_problem);
     flight->batch = MakeBatch(*of_problem,
@@ -324,7 +324,7 @@ class Solver {
   }
 
   nb::object Poll(int64_t ticket) {
-    const Use use(FindFlight(ticket));
+    Flights::node_type flight = Take(ticket);
     BatchSummary summary;
     WindowSolver::State state = WindowSolver::State::kUnknown;
     {
@@ -332,20 +332,19 @@ class Solver {
       state = solver_->Poll(ticket, &summary);
     }
     if (state != WindowSolver::State::kDone) {
+      flights_.insert(std::move(flight));
       return nb::none();
     }
-    flights_.erase(ticket);
     return nb::cast(std::move(summary));
   }
 
   BatchSummary Wait(int64_t ticket) {
-    const Use use(FindFlight(ticket));
+    const Flights::node_type flight = Take(ticket);
     BatchSummary summary;
     {
       const nb::gil_scoped_release no_gil;
       solver_->Wait(ticket, &summary);
     }
-    flights_.erase(ticket);
     return summary;
   }
 
@@ -387,37 +386,22 @@ class Solver {
     nb::object problem;
     std::unique_ptr<Problem::Lock> lock;
     std::unique_ptr<Batch> batch;
-    bool is_in_use = false;  // by a thread that waits for it
   };
+  using Flights = std::map<int64_t, std::unique_ptr<Flight>>;
 
-  // One thread at a time may use a ticket.
-  class Use {
-   public:
-    explicit Use(std::shared_ptr<Flight> flight) : flight_(std::move(flight)) {
-      flight_->is_in_use = true;
+  // For one thread alone: others do not find it until it is put back.
+  Flights::node_type Take(int64_t ticket) {
+    Flights::node_type flight = flights_.extract(ticket);
+    if (flight.empty()) {
+      throw ValueError(
+          "ticket: expected a submission in flight that no other "
+          "thread waits for, found " +
+          std::to_string(ticket));
     }
-    ~Use() { flight_->is_in_use = false; }
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
-
-   private:
-    const std::shared_ptr<Flight> flight_;
-  };
-
-  std::shared_ptr<Flight> FindFlight(int64_t ticket) const {
-    const auto found = flights_.find(ticket);
-    if (found == flights_.end()) {
-      throw ValueError("ticket: expected a submission in flight, found " +
-                       std::to_string(ticket));
-    }
-    if (found->second->is_in_use) {
-      throw ValueError("ticket: another thread waits for " +
-                       std::to_string(ticket));
-    }
-    return found->second;
+    return flight;
   }
 
-  std::map<int64_t, std::shared_ptr<Flight>> flights_;
+  Flights flights_;
   std::unique_ptr<WindowSolver> solver_;
 };
 
