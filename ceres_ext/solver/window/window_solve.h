@@ -172,8 +172,7 @@ class WindowSolve {
       Step step;
       if (is_solved) {
         step = TakeStep();
-      }
-      if (!is_solved) {
+      } else {
         ReadStop();
       }
       if (!is_solved || !(step.model_cost_change > 0.0)) {
