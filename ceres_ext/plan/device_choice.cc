@@ -251,10 +251,14 @@ ExactStepCost EstimateExactStepCost(const SolveWork& work, bool on_device) {
 CoarseCost EstimateCoarseCost(const SolveWork& work,
                               bool by_rows,
                               bool on_device) {
-  // Number of rows, the same for all sizes
-  // (docs/measurements/preconditioners.md).
+  // docs/measurements/preconditioners.md. On a device a part of the set-up does
+  // not depend on the number of rows.
   constexpr int kStep = 15;
-  const int setup = on_device ? 200 : 100;
+  constexpr double kDeviceSeconds = 0.035;
+  const double pass = on_device ? DevicePassSeconds(work, DeviceState())
+                                : HostPassSeconds(work);
+  const int setup =
+      on_device ? 150 + static_cast<int>(kDeviceSeconds / pass) : 100;
   if (by_rows) {
     return {setup, kStep};
   }
@@ -264,8 +268,6 @@ CoarseCost EstimateCoarseCost(const SolveWork& work,
   const double s_seconds = (on_device ? kDeviceSecondsPerCouplingProduct
                                       : kHostSecondsPerCouplingProduct) *
                            CouplingProducts(work);
-  const double pass = on_device ? DevicePassSeconds(work, DeviceState())
-                                : HostPassSeconds(work);
   const double s = std::min(s_seconds / pass, kMost);
   return {setup + static_cast<int>(kTimesS * s), kStep + static_cast<int>(s)};
 }

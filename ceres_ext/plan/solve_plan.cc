@@ -173,24 +173,41 @@ std::string WhyNotCoarse(const RowFacts& rows, const SolvePlan& plan) {
   return "";
 }
 
-// When PCG has a second level.
+// The preconditioner of PCG. Where this library chooses PCG, it chooses that
+// too.
+PreconditionerChoice AskedPreconditioner(const PlanRequest& request) {
+  return request.options.preconditioner == PRECONDITIONER_AS_GIVEN &&
+                 request.options.linear_solver == LINEAR_SOLVER_AUTO
+             ? PRECONDITIONER_AUTO
+             : request.options.preconditioner;
+}
+
+// When PCG has a second level. exact: what an exact step in place of PCG's
+// costs; 0 if there is none.
 void ChooseCoarse(const PlanRequest& request,
                   const RowFacts& rows,
+                  const ExactStepCost& exact,
                   SolvePlan* plan) {
-  const PreconditionerChoice asked = request.options.preconditioner;
+  const PreconditionerChoice asked = AskedPreconditioner(request);
   if ((asked != PRECONDITIONER_TWO_LEVEL && asked != PRECONDITIONER_AUTO) ||
-      plan->step.may_factorize()) {
+      plan->step.factorizes()) {
     return;
   }
   const std::string why_not = WhyNotCoarse(rows, *plan);
   if (!why_not.empty()) {
-    plan->notes.push_back("PCG has no second level since " + why_not);
+    if (request.options.preconditioner == asked && exact.step == 0.0) {
+      plan->notes.push_back("PCG has no second level since " + why_not);
+    }
     return;
   }
   const bool by_rows = rows.num_observation_kinds == 1 &&
                        rows.num_other_rows == 0 && !rows.has_pairs;
   const CoarseCost cost =
       EstimateCoarseCost(WorkOf(request, rows), by_rows, plan->on_device);
+  // Hard steps are exact if the first of them costs less so.
+  if (exact.step > 0.0 && exact.setup + exact.step < cost.setup + cost.step) {
+    return;
+  }
   plan->step.coarse_after = asked == PRECONDITIONER_TWO_LEVEL ? 0 : cost.setup;
   plan->step.coarse_again = cost.step;
 }
@@ -200,6 +217,7 @@ bool ChooseJacobian(const PlanRequest& request,
                     const ceres::Solver::Options& solver_options,
                     const RowFacts& rows,
                     const MachineFacts& machines,
+                    const ExactStepCost& exact,
                     SolvePlan* plan,
                     Refusal* refusal) {
   const JacobianType asked = request.options.jacobian;
@@ -213,8 +231,16 @@ bool ChooseJacobian(const PlanRequest& request,
     return true;
   }
   if (asked == JACOBIAN_AUTO) {
-    // On the host it takes twice the time.
+    // S as a matrix may be wanted: for a second level that is asked for, or for
+    // an exact step that PCG comes to before its limit.
+    const PreconditionerChoice level = request.options.preconditioner;
+    const bool may_need_matrix =
+        level == PRECONDITIONER_TWO_LEVEL || level == PRECONDITIONER_AUTO ||
+        (exact.step > 0.0 &&
+         exact.step < solver_options.max_linear_solver_iterations);
+    // On the host recomputed ones take twice the time.
     plan->recomputed = plan->on_device &&
+                       !(may_need_matrix && NeedsStored(rows)) &&
                        RecomputedIsFaster(request.options.precision,
                                           machines.FloatToDoubleRatio()) &&
                        machines.WhyNotRecomputed().empty();
@@ -250,17 +276,19 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
   ceres::Solver::Options solver_options = request.solver_options;
   solver_options.linear_solver_type = plan.linear_solver_type;
   if (!ChooseJacobian(
-          request, solver_options, rows, machines, &plan, &refusal)) {
+          request, solver_options, rows, machines, exact, &plan, &refusal)) {
     return refusal;
   }
   plan.step = ToStepOptions(request.options, solver_options);
-  if (exact.step > 0.0 && !(plan.recomputed && NeedsStored(rows))) {
+  const bool may_be_exact =
+      exact.step > 0.0 && !(plan.recomputed && NeedsStored(rows));
+  ChooseCoarse(request, rows, may_be_exact ? exact : ExactStepCost(), &plan);
+  if (may_be_exact && !plan.step.may_be_coarse()) {
     plan.step.factorization =
         ToFactorization(request.options.schur_factorization);
     plan.step.exact_step_cost = static_cast<int64_t>(std::ceil(exact.step));
     plan.step.exact_setup_cost = static_cast<int64_t>(exact.setup);
   }
-  ChooseCoarse(request, rows, &plan);
   plan.preconditioner_name =
       ceres::PreconditionerTypeToString(solver_options.preconditioner_type);
   // Without elimination, or without blocks, there is nothing to merge.
