@@ -70,6 +70,11 @@ struct WindowCounts {
 
 inline constexpr int kWordPoints = 64;  // the bits of a mask's word
 inline constexpr int kMaxChunkRows = 512;
+// S is in a block's memory only beside chunks of as many rows: smaller chunks
+// cost more than S in main memory. With 101 rows beside 24 cameras of 9 columns
+// 3,204 windows were solved per second instead of 5,272, with 231 beside 22
+// 4,751 instead of 5,343 (docs/measurements/study_latency.md).
+inline constexpr int kMinRowsBesideSchur = 256;
 // Largest number of cameras that vary; with more, other solvers are faster.
 inline constexpr int kMaxWindowCameras = 128;
 // Bytes of a device block's shared memory for Head (window_cuda.cu.cc).
@@ -206,7 +211,7 @@ inline ChunkSize ChooseChunks(int num_columns,
         schur ? PackedTriangle(int64_t{num_columns} * num_cameras + 1) : 0;
     const int64_t rows = (kMaxTeamBytes / kBytes - begin - of_schur) /
                          WindowRowSize(num_columns);
-    if (rows < std::max(max_degree, 32)) {
+    if (rows < std::max(max_degree, schur ? kMinRowsBesideSchur : 32)) {
       continue;
     }
     size.rows =
