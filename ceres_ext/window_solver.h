@@ -34,15 +34,21 @@
 
 namespace ceres_ext {
 
-// All values are 1 or more, except num_priors: 0 or more.
+// All values are 1 or more, except those of priors: 0 or more.
 struct WindowCapacity {
   // Per problem: cameras or poses and points, constant ones included, residual
-  // blocks except priors, and priors on poses. All blocks of intrinsics of a
-  // submission have room if each problem has at most num_cameras.
+  // blocks except priors, and priors on poses except marginal priors. All
+  // blocks of intrinsics of a submission have room if each problem has at most
+  // num_cameras.
   int64_t num_cameras = 1;
   int64_t num_points = 1;
   int64_t num_rows = 1;
   int64_t num_priors = 0;
+  // Poses and residuals of all marginal priors of a problem together
+  // (marginal_prior.h). Each prior counts its own poses. Memory is allocated
+  // for a matrix of so many residuals by 6 columns a pose.
+  int64_t num_marginal_poses = 0;
+  int64_t num_marginal_rows = 0;
   // Per submission.
   int64_t num_problems = 1;
   // Submissions in flight: submitted and not yet waited for.

@@ -100,8 +100,9 @@ ReducedSize::ReducedSize(const PackedWindow& window, const unsigned char* input)
   for (int32_t c = 0; c < counts.num_cameras; ++c) {
     num_effective_parameters += __builtin_popcount(mask[c]);
   }
-  num_residual_blocks = counts.num_rows + counts.num_priors;
-  num_residuals = 2 * counts.num_rows;
+  num_residual_blocks =
+      counts.num_rows + counts.num_priors + counts.num_marginals;
+  num_residuals = 2 * counts.num_rows + counts.num_marginal_rows;
   const auto* const priors =
       reinterpret_cast<const WindowPrior*>(input + at.priors);
   for (int32_t k = 0; k < counts.num_priors; ++k) {

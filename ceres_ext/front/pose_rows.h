@@ -16,6 +16,7 @@
 
 #include "ceres/jet.h"
 #include "ceres_ext/camera_models.h"
+#include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/photogrammetry.h"
 #include "ceres_ext/solver/window/window.h"
 #include "ceres_ext/solver/window/window_arena.h"
@@ -66,6 +67,11 @@ class PoseRows {
     priors_ = reinterpret_cast<const WindowPrior*>(input + at.priors);
     prior_begin_ = reinterpret_cast<const int32_t*>(input + at.prior_begin);
     prior_sides_ = reinterpret_cast<const int32_t*>(input + at.prior_sides);
+    marginals_ = reinterpret_cast<const WindowMarginal*>(input + at.marginals);
+    marginal_poses_ =
+        reinterpret_cast<const WindowMarginalPose*>(input + at.marginal_poses);
+    marginal_values_ =
+        reinterpret_cast<const double*>(input + at.marginal_values);
   }
   // For rows that are evaluated one by one.
   explicit PoseRows(bool has_quaternions) : has_quaternions_(has_quaternions) {}
@@ -301,6 +307,55 @@ class PoseRows {
     return kernels::AllFinite(jacobian, kSize * kColumns);
   }
 
+  CERES_EXT_WINDOW const WindowMarginal& marginal(int k) const {
+    return marginals_[k];
+  }
+  // A pose of a marginal prior, counted over all of them.
+  CERES_EXT_WINDOW const WindowMarginalPose& marginal_pose(int e) const {
+    return marginal_poses_[e];
+  }
+  // Row i of [A b].
+  CERES_EXT_WINDOW const double* marginal_row(const WindowMarginal& prior,
+                                              int i) const {
+    return marginal_values_ + prior.value_begin + int64_t{prior.row_size()} * i;
+  }
+
+  // The difference of a pose from a reference, 6 values (marginal_prior.h).
+  // by_turn: the derivative of its first 3 by the pose's columns, 3 x 3, or
+  // null.
+  CERES_EXT_WINDOW void Difference(const double* pose,
+                                   const double* reference,
+                                   double* difference,
+                                   double* by_turn) const {
+    for (int e = 0; e < kColumns; ++e) {
+      // Translations, and rotation vectors.
+      const int value = e < 3 ? e : e + 1;
+      difference[e] = pose[value] - reference[value];
+    }
+    if (has_quaternions_) {
+      using Jet = ceres::Jet<double, 3>;
+      double by_columns[12];
+      kernels::PlusJacobianQuaternion<0, 1, 2, 3>(pose, 3, by_columns);
+      Jet q[4];
+      for (int e = 0; e < 12; ++e) {
+        q[e / 3].a = pose[e / 3];
+        q[e / 3].v[e % 3] = by_columns[e];
+      }
+      Jet turn[3];
+      internal::QuaternionDifference(q, reference, turn);
+      for (int e = 0; e < 3; ++e) {
+        difference[e] = turn[e].a;
+      }
+      for (int e = 0; e < 9 && by_turn != nullptr; ++e) {
+        by_turn[e] = turn[e / 3].v[e % 3];
+      }
+    } else {
+      for (int e = 0; e < 9 && by_turn != nullptr; ++e) {
+        by_turn[e] = e % 4 == 0 ? 1.0 : 0.0;
+      }
+    }
+  }
+
  private:
   CERES_EXT_WINDOW double ScaleOf(int row) const {
     return scales_ != nullptr ? scales_[row] : 1.0;
@@ -448,6 +503,9 @@ class PoseRows {
   const WindowPrior* priors_ = nullptr;
   const int32_t* prior_begin_ = nullptr;
   const int32_t* prior_sides_ = nullptr;
+  const WindowMarginal* marginals_ = nullptr;
+  const WindowMarginalPose* marginal_poses_ = nullptr;
+  const double* marginal_values_ = nullptr;
 };
 
 static_assert(sizeof(PoseRows::State) == TeamLayout::kState * sizeof(double),

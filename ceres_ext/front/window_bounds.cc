@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "ceres_ext/front/window_rows.h"
@@ -43,6 +44,16 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
   counts.num_intrinsics = counts.num_cameras;
   counts.num_scales = counts.num_rows;
   counts.num_priors = Clamp(capacity.num_priors);
+  // The most values if one prior has all poses and rows, which is also the most
+  // of several.
+  WindowMarginal marginal;
+  marginal.num_poses = Clamp(capacity.num_marginal_poses);
+  marginal.num_rows = Clamp(capacity.num_marginal_rows);
+  counts.num_marginals = std::min(marginal.num_poses, marginal.num_rows);
+  counts.num_marginal_poses = marginal.num_poses;
+  counts.num_marginal_rows = marginal.num_rows;
+  counts.num_marginal_values =
+      static_cast<int32_t>(std::min(marginal.num_values(), kLargestWindow));
   // Includes paddings of constant blocks, as in WindowPacker.
   input_bytes = num_problems *
                 (64 + WindowInput(kCameraSize, counts, true, true).num_bytes);
@@ -104,10 +115,15 @@ std::string WhyTooLarge(const ProblemBatch& batch,
   }
   const auto& residuals = batch.problem.residuals();
   std::vector<const WindowRows*> rows_of_array;
-  rows_of_array.reserve(residuals.size());
+  std::vector<int> num_residuals;  // of a residual block
   for (const ArrayProblem::Residuals& of_array : residuals) {
-    rows_of_array.push_back(of_array.num_blocks > 0 ? FindWindowRows(of_array)
-                                                    : nullptr);
+    const bool is_empty = of_array.num_blocks == 0;
+    rows_of_array.push_back(is_empty ? nullptr : FindWindowRows(of_array));
+    std::unique_ptr<const ceres::CostFunction> owner;
+    num_residuals.push_back(
+        rows_of_array.back() == nullptr
+            ? 0
+            : FirstCostFunction(of_array, &owner)->num_residuals());
   }
   for (int64_t i = 0; i < batch.num_problems; ++i) {
     const auto count = [i](const int64_t* begin) {
@@ -115,12 +131,19 @@ std::string WhyTooLarge(const ProblemBatch& batch,
     };
     int64_t num_rows = 0;
     int64_t num_priors = 0;
+    int64_t num_marginal_poses = 0;
+    int64_t num_marginal_rows = 0;
     for (size_t r = 0; r < residuals.size(); ++r) {
       const WindowRows* const rows = rows_of_array[r];
-      const bool is_prior =
-          rows != nullptr && rows->kind == WindowRowKind::kPrior;
-      (is_prior ? num_priors : num_rows) += count(batch.residual_begin[r]);
+      const bool is_prior = rows != nullptr && !rows->has_point();
+      const int64_t num_blocks = count(batch.residual_begin[r]);
       const auto& blocks = residuals[r].blocks;
+      if (is_prior && rows->kind == WindowRowKind::kMarginal) {
+        num_marginal_poses += num_blocks * static_cast<int64_t>(blocks.size());
+        num_marginal_rows += num_blocks * num_residuals[r];
+      } else {
+        (is_prior ? num_priors : num_rows) += num_blocks;
+      }
       // Other residual blocks of two blocks may be those of a fit.
       if (rows == nullptr && blocks.size() != 2) {
         continue;
@@ -144,6 +167,18 @@ std::string WhyTooLarge(const ProblemBatch& batch,
     if (num_priors > capacity.num_priors) {
       return Exceeds(i, num_priors, "priors", capacity.num_priors);
     }
+    if (num_marginal_poses > capacity.num_marginal_poses) {
+      return Exceeds(i,
+                     num_marginal_poses,
+                     "poses of marginal priors",
+                     capacity.num_marginal_poses);
+    }
+    if (num_marginal_rows > capacity.num_marginal_rows) {
+      return Exceeds(i,
+                     num_marginal_rows,
+                     "residuals of marginal priors",
+                     capacity.num_marginal_rows);
+    }
     if (num_rows > capacity.num_rows) {
       return Exceeds(i, num_rows, "residual blocks", capacity.num_rows);
     }
@@ -152,8 +187,8 @@ std::string WhyTooLarge(const ProblemBatch& batch,
 }
 
 bool IsValidCapacity(const WindowCapacity& capacity, std::string* error) {
-  // Largest window of the packer; the same limit holds for the problems.
-  constexpr int64_t kMost = int64_t{1} << 24;
+  // The same limit holds for the problems.
+  constexpr int64_t kMost = kLargestWindow;
   const auto is_valid =
       [error](const char* name, int64_t n, int64_t most, int64_t least = 1) {
         if (n < least || n > most) {
@@ -167,6 +202,9 @@ bool IsValidCapacity(const WindowCapacity& capacity, std::string* error) {
          is_valid("num_points", capacity.num_points, kMost) &&
          is_valid("num_rows", capacity.num_rows, kMost) &&
          is_valid("num_priors", capacity.num_priors, kMost, 0) &&
+         is_valid(
+             "num_marginal_poses", capacity.num_marginal_poses, kMost, 0) &&
+         is_valid("num_marginal_rows", capacity.num_marginal_rows, kMost, 0) &&
          is_valid("num_problems", capacity.num_problems, kMost) &&
          is_valid("num_submissions", capacity.num_submissions, 1024);
 }

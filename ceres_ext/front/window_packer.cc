@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "ceres_ext/base/sentence.h"
@@ -22,8 +23,6 @@ using Residuals = ArrayProblem::Residuals;
 // The number of a block that is not in the window.
 constexpr int32_t kUnused = -1;
 constexpr int kPoint = kernels::kBalPointDim;
-// Problems with more rows, cameras or points are not windows.
-constexpr int64_t kLargestWindow = int64_t{1} << 24;
 
 // Null: all blocks are active.
 const uint8_t* FlagsOf(const std::vector<const uint8_t*>& flags, int array) {
@@ -46,10 +45,26 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
     int64_t rows = 0;
     int64_t params = 0;
     int64_t priors = 0;
+    int64_t marginals = 0;
+    int64_t marginal_poses = 0;
+    int64_t marginal_rows = 0;
+    int64_t marginal_values = 0;
     for (const RowArray& array : arrays_) {
       const int64_t* const begin = batch->residual_begin[array.residuals];
-      (array.rows->kind == WindowRowKind::kPrior ? priors : rows) +=
-          begin[i + 1] - begin[i];
+      const int64_t num_blocks = begin[i + 1] - begin[i];
+      if (array.rows->kind == WindowRowKind::kMarginal) {
+        WindowMarginal one;
+        one.num_poses = static_cast<int32_t>(residuals(array).blocks.size());
+        one.num_rows = array.num_residuals;
+        marginals += num_blocks;
+        marginal_poses += num_blocks * one.num_poses;
+        marginal_rows += num_blocks * one.num_rows;
+        marginal_values += num_blocks * one.num_values();
+      } else if (array.rows->has_point()) {
+        rows += num_blocks;
+      } else {
+        priors += num_blocks;
+      }
       if (array.rows->kind == WindowRowKind::kReprojection) {
         const Blocks blocks = BlocksOf(
             residuals(array).blocks[WindowRows::kParamsBlock].parameters, i);
@@ -63,6 +78,7 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
         std::max({rows,
                   params,
                   priors,
+                  marginal_values,
                   cameras.end - cameras.begin,
                   points.end - points.begin}) > kLargestWindow;
     if (!is_too_large) {
@@ -73,6 +89,10 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
       counts.num_intrinsics = static_cast<int32_t>(params);
       counts.num_scales = has_scales_ ? counts.num_rows : 0;
       counts.num_priors = static_cast<int32_t>(priors);
+      counts.num_marginals = static_cast<int32_t>(marginals);
+      counts.num_marginal_poses = static_cast<int32_t>(marginal_poses);
+      counts.num_marginal_rows = static_cast<int32_t>(marginal_rows);
+      counts.num_marginal_values = static_cast<int32_t>(marginal_values);
     }
     is_too_large_.push_back(is_too_large ? 1 : 0);
     // Constant blocks take as much room as others, except for three paddings of
@@ -135,13 +155,16 @@ std::string WindowPacker::ReadArray(int r) {
   const auto size_of = [&](int b) {
     return parameters(of_array.blocks[b].parameters).size;
   };
-  const bool is_prior = rows.kind == WindowRowKind::kPrior;
+  const bool is_prior = !rows.has_point();
   const int cameras = of_array.blocks[rows.camera_block()].parameters;
   const int points =
       is_prior ? points_ : of_array.blocks[rows.point_block()].parameters;
+  const bool has_cameras_alone = std::all_of(
+      of_array.blocks.begin(), of_array.blocks.end(), [&](const auto& block) {
+        return block.parameters == cameras;
+      });
   if ((cameras_ >= 0 && cameras_ != cameras) ||
-      (points_ >= 0 && points_ != points) ||
-      (is_prior && of_array.blocks.back().parameters != cameras)) {
+      (points_ >= 0 && points_ != points) || (is_prior && !has_cameras_alone)) {
     return "windows have one array of cameras and one of points";
   }
   if (cameras_ >= 0 &&
@@ -157,10 +180,17 @@ std::string WindowPacker::ReadArray(int r) {
       (!is_prior && size_of(rows.point_block()) != kPoint)) {
     return "the sizes of cameras and points do not fit";
   }
-  for (int b = 0; b < rows.num_blocks(); ++b) {
-    if (is_null(b)) {
+  for (size_t b = 0; b < of_array.blocks.size(); ++b) {
+    if (is_null(static_cast<int>(b))) {
       return "an array of parameters is null";
     }
+  }
+  if (rows.kind == WindowRowKind::kMarginal) {
+    if (of_array.loss != nullptr) {
+      return "marginal priors have no loss in windows";
+    }
+    std::unique_ptr<const ceres::CostFunction> owner;
+    array.num_residuals = FirstCostFunction(of_array, &owner)->num_residuals();
   }
   if (rows.kind == WindowRowKind::kReprojection) {
     constexpr int kParams = WindowRows::kParamsBlock;
@@ -265,21 +295,33 @@ bool WindowPacker::ForEachResidual(int64_t i,
       const uint8_t* is_active;
       int64_t begin;
       int64_t end;
-    } slots[WindowRows::kMaxBlocks];
-    const int num_slots = array.rows->num_blocks();
+    };
+    const int num_slots = static_cast<int>(residuals(array).blocks.size());
+    // Only marginal priors may have more.
+    Slot few_slots[WindowRows::kMaxBlocks];
+    int64_t few_blocks[WindowRows::kMaxBlocks];
+    std::vector<Slot> many_slots;
+    std::vector<int64_t> many_blocks;
+    Slot* slots = few_slots;
+    int64_t* blocks = few_blocks;
+    if (num_slots > WindowRows::kMaxBlocks) {
+      many_slots.resize(num_slots);
+      many_blocks.resize(num_slots);
+      slots = many_slots.data();
+      blocks = many_blocks.data();
+    }
     for (int s = 0; s < num_slots; ++s) {
       const ArrayProblem::Index& index = residuals(array).blocks[s];
-      const Blocks blocks = BlocksOf(index.parameters, i);
+      const Blocks of_window = BlocksOf(index.parameters, i);
       slots[s] = {index.block,
                   FlagsOf(batch_->parameter_is_active, index.parameters),
-                  blocks.begin,
-                  blocks.end};
+                  of_window.begin,
+                  of_window.end};
     }
     const uint8_t* const is_active =
         FlagsOf(batch_->residual_is_active, array.residuals);
     const int64_t end = batch_->residual_begin[array.residuals][i + 1];
     for (int64_t k = batch_->residual_begin[array.residuals][i]; k < end; ++k) {
-      int64_t blocks[WindowRows::kMaxBlocks] = {};
       bool is_wanted_row = is_active == nullptr || is_active[k] != 0;
       for (int s = 0; s < num_slots; ++s) {
         const Slot& slot = slots[s];
@@ -303,7 +345,7 @@ template <typename Function>
 bool WindowPacker::ForEachRow(int64_t i, const Function& function) const {
   return ForEachResidual(
       i,
-      [](const WindowRows& rows) { return rows.kind != WindowRowKind::kPrior; },
+      [](const WindowRows& rows) { return rows.has_point(); },
       [&](int e, int64_t k, const int64_t* blocks) {
         const WindowRows& rows = *arrays_[e].rows;
         return function(
@@ -319,7 +361,24 @@ bool WindowPacker::ForEachPrior(int64_t i, const Function& function) const {
       [](const WindowRows& rows) { return rows.kind == WindowRowKind::kPrior; },
       [&](int e, int64_t k, const int64_t* blocks) {
         return function(
-            e, k, blocks[0], blocks[arrays_[e].rows->num_blocks() - 1]);
+            e, k, blocks[0], blocks[residuals(arrays_[e]).blocks.size() - 1]);
+      });
+}
+
+// Calls function(e, k, prior, cameras) for each active marginal prior.
+template <typename Function>
+bool WindowPacker::ForEachMarginal(int64_t i, const Function& function) const {
+  return ForEachResidual(
+      i,
+      [](const WindowRows& rows) {
+        return rows.kind == WindowRowKind::kMarginal;
+      },
+      [&](int e, int64_t k, const int64_t* blocks) {
+        const RowArray& array = arrays_[e];
+        std::unique_ptr<const ceres::CostFunction> owner;
+        const internal::MarginalPriorBase* const prior = FindMarginalPrior(
+            *array.rows, residuals(array), k, array.num_residuals, &owner);
+        return prior != nullptr && function(e, k, *prior, blocks);
       });
 }
 
@@ -347,7 +406,8 @@ bool WindowPacker::AddFixedCost(int e, int64_t k, double* cost) const {
   const double* const constants =
       ReadConstants(rows, residuals(array), k, buffer);
   double camera[10];
-  ReadCamera(blocks[rows.camera_block()].BlockOf(k), camera);
+  ReadCamera(ValuesOf(cameras_, blocks[rows.camera_block()].BlockOf(k)),
+             camera);
   const double* const point =
       ValuesOf(points_, blocks[rows.point_block()].BlockOf(k));
   double r[2];
@@ -380,14 +440,30 @@ bool WindowPacker::AddFixedCostOfPrior(int e, int64_t k, double* cost) const {
   }
   const auto& blocks = residuals(arrays_[e]).blocks;
   double poses[2][kPoseSize];
-  ReadCamera(blocks.front().BlockOf(k), poses[0]);
-  ReadCamera(blocks.back().BlockOf(k), poses[1]);
+  ReadCamera(ValuesOf(cameras_, blocks.front().BlockOf(k)), poses[0]);
+  ReadCamera(ValuesOf(cameras_, blocks.back().BlockOf(k)), poses[1]);
   const double* const x[2] = {poses[0], poses[1]};
   double r[WindowPrior::kSize];
   const bool is_finite =
       PoseRows(num_camera_values_ == kPoseSize).EvaluatePrior(prior, x, r);
   *cost += CostOf(e, k, WindowPrior::kSize, r);
   return is_finite;
+}
+
+bool WindowPacker::AddFixedCostOfMarginal(
+    int e,
+    int64_t k,
+    const internal::MarginalPriorBase& prior,
+    const int64_t* cameras,
+    double* cost) const {
+  std::vector<const double*> poses;
+  for (int p = 0; p < prior.num_poses(); ++p) {
+    poses.push_back(ValuesOf(cameras_, cameras[p]));
+  }
+  std::vector<double> r(prior.num_residuals());
+  const bool is_evaluated = prior.Evaluate(poses.data(), r.data(), nullptr);
+  *cost += CostOf(e, k, prior.num_residuals(), r.data());
+  return is_evaluated && kernels::AllFinite(r.data(), prior.num_residuals());
 }
 
 // Reads all but the cameras.
@@ -431,9 +507,8 @@ void WindowPacker::ReadIntrinsics(const RowArray& array,
       ValuesOf(params, block), array.rows->num_params, intrinsics->params);
 }
 
-// Reads a camera as a window has it.
-void WindowPacker::ReadCamera(int64_t camera, double* values) const {
-  const double* const from = ValuesOf(cameras_, camera);
+// Reads a camera of the caller as a window has it.
+void WindowPacker::ReadCamera(const double* from, double* values) const {
   if (camera_size_ != kPoseSize) {
     std::copy_n(from, camera_size_, values);
     return;
@@ -559,10 +634,11 @@ std::string WindowPacker::Count(int64_t i,
         ++counts.num_rows;
         return true;
       });
-  bool has_two_cameras = true;
+  bool has_different_cameras = true;
   const bool fits_priors =
       ForEachPrior(i, [&](int e, int64_t k, int64_t first, int64_t last) {
-        has_two_cameras &= arrays_[e].rows->num_blocks() == 1 || first != last;
+        has_different_cameras &=
+            residuals(arrays_[e]).blocks.size() == 1 || first != last;
         if (is_constant_camera(first) && is_constant_camera(last)) {
           return AddFixedCostOfPrior(e, k, &window->fixed_cost);
         }
@@ -573,13 +649,41 @@ std::string WindowPacker::Count(int64_t i,
         ++counts.num_priors;
         return true;
       });
+  const auto count_marginal = [&](int e,
+                                  int64_t k,
+                                  const internal::MarginalPriorBase& prior,
+                                  const int64_t* blocks) {
+    std::vector<int64_t> sorted(blocks, blocks + prior.num_poses());
+    std::sort(sorted.begin(), sorted.end());
+    has_different_cameras &=
+        std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+    const double* const weights = residuals(arrays_[e]).weights;
+    is_finite &= weights == nullptr ||
+                 (weights[k] >= 0.0 && kernels::AllFinite(weights + k, 1));
+    if (std::all_of(sorted.begin(), sorted.end(), is_constant_camera)) {
+      return AddFixedCostOfMarginal(e, k, prior, blocks, &window->fixed_cost);
+    }
+    for (const int64_t camera : sorted) {
+      camera_place_[camera] = 0;
+    }
+    WindowMarginal one;
+    one.num_poses = prior.num_poses();
+    one.num_rows = prior.num_residuals();
+    ++counts.num_marginals;
+    counts.num_marginal_poses += one.num_poses;
+    counts.num_marginal_rows += one.num_rows;
+    counts.num_marginal_values += static_cast<int32_t>(one.num_values());
+    return true;
+  };
+  const bool fits_marginals = ForEachMarginal(i, count_marginal);
   is_finite &=
       kernels::AllFinite(
           ValuesOf(cameras_, cameras.begin),
           static_cast<int>(cameras.end - cameras.begin) * num_camera_values_) &&
       kernels::AllFinite(ValuesOf(points_, points.begin),
                          static_cast<int>(points.end - points.begin) * kPoint);
-  if (!fits_rows || !fits_priors || !is_finite || !has_two_cameras) {
+  if (!fits_rows || !fits_priors || !fits_marginals || !is_finite ||
+      !has_different_cameras) {
     return "a value or an index is not valid";
   }
   if (!has_constant_params) {
@@ -631,7 +735,7 @@ std::string WindowPacker::Count(int64_t i,
       return "a point has a manifold";
     }
   }
-  if (counts.num_rows == 0 && counts.num_priors > 0) {
+  if (counts.num_rows == 0 && counts.num_priors + counts.num_marginals > 0) {
     return "windows have reprojection errors beside priors";
   }
   if (counts.num_rows == 0) {
@@ -765,13 +869,14 @@ std::string WindowPacker::Write(int64_t i,
       }
     }
   };
-  write_values(cameras_,
-               camera_size_,
-               camera_place_,
-               counts.num_cameras,
-               doubles(at.cameras),
-               doubles(at.constant_cameras),
-               [this](int64_t c, double* to) { ReadCamera(c, to); });
+  write_values(
+      cameras_,
+      camera_size_,
+      camera_place_,
+      counts.num_cameras,
+      doubles(at.cameras),
+      doubles(at.constant_cameras),
+      [this](int64_t c, double* to) { ReadCamera(ValuesOf(cameras_, c), to); });
   write_values(points_,
                kPoint,
                point_place_,
@@ -859,6 +964,7 @@ std::string WindowPacker::Write(int64_t i,
     }
   }
   WritePriors(i, at, counts, input);
+  WriteMarginals(i, at, counts, input);
   FindPattern(input, &window->record);
   return "";
 }
@@ -885,7 +991,7 @@ void WindowPacker::WritePriors(int64_t i,
     WindowPrior* const prior = priors + num_priors;
     ReadPrior(e, k, prior);
     prior->camera[0] = a;
-    if (arrays_[e].rows->num_blocks() == 2) {
+    if (residuals(arrays_[e]).blocks.size() == 2) {
       prior->camera[1] = b;
       if (a < counts.num_cameras && b < counts.num_cameras) {
         const auto [pair, is_first] = last_of_pair.try_emplace(
@@ -924,6 +1030,61 @@ void WindowPacker::WritePriors(int64_t i,
   }
 }
 
+void WindowPacker::WriteMarginals(int64_t i,
+                                  const WindowInput& at,
+                                  const WindowCounts& counts,
+                                  unsigned char* input) const {
+  auto* marginals = reinterpret_cast<WindowMarginal*>(input + at.marginals);
+  auto* pose = reinterpret_cast<WindowMarginalPose*>(input + at.marginal_poses);
+  auto* value = reinterpret_cast<double*>(input + at.marginal_values);
+  WindowMarginal next;
+  const auto write = [&](int e,
+                         int64_t k,
+                         const internal::MarginalPriorBase& prior,
+                         const int64_t* blocks) {
+    // Number in the window and place in the prior.
+    std::vector<std::pair<int32_t, int>> cameras;
+    next.num_varying = 0;
+    for (int p = 0; p < prior.num_poses(); ++p) {
+      const int32_t camera = camera_place_[blocks[p]];
+      cameras.emplace_back(camera, p);
+      next.num_varying += camera >= 0 && camera < counts.num_cameras ? 1 : 0;
+    }
+    // Skips priors of constants, as Write does rows.
+    if (next.num_varying == 0) {
+      return true;
+    }
+    std::sort(cameras.begin(), cameras.end());
+    next.num_poses = prior.num_poses();
+    next.num_rows = prior.num_residuals();
+    *marginals++ = next;
+    next.pose_begin += next.num_poses;
+    next.row_begin += next.num_rows;
+    next.value_begin += static_cast<int32_t>(next.num_values());
+    for (const auto& [camera, p] : cameras) {
+      pose->camera = camera;
+      ReadCamera(&prior.references()[num_camera_values_ * p], pose->reference);
+      ++pose;
+    }
+    // As ceres::ScaledLoss.
+    const double* const weights = residuals(arrays_[e]).weights;
+    const double scale = weights != nullptr ? std::sqrt(weights[k]) : 1.0;
+    for (int32_t row = 0; row < next.num_rows; ++row) {
+      for (const auto& [camera, p] : cameras) {
+        const double* const from =
+            &prior.matrix()[int64_t{next.num_columns()} * row +
+                            kPoseColumns * p];
+        for (int c = 0; c < kPoseColumns; ++c) {
+          *value++ = scale * from[c];
+        }
+      }
+      *value++ = scale * prior.offset()[row];
+    }
+    return true;
+  };
+  ForEachMarginal(i, write);
+}
+
 // Writes the pattern of L and the lists of its pairs.
 void WindowPacker::FindPattern(unsigned char* input,
                                WindowRecord* record) const {
@@ -960,6 +1121,19 @@ void WindowPacker::FindPattern(unsigned char* input,
       const auto [j, i] = std::minmax(priors[k].camera[0], priors[k].camera[1]);
       pattern[num_words * j + i / kWordPoints] |= uint64_t{1}
                                                   << i % kWordPoints;
+    }
+  }
+  // Cameras of a marginal prior as those of a point.
+  const auto* const marginals =
+      reinterpret_cast<const WindowMarginal*>(input + at.marginals);
+  const auto* const poses =
+      reinterpret_cast<const WindowMarginalPose*>(input + at.marginal_poses);
+  for (int32_t k = 0; k < counts.num_marginals; ++k) {
+    const WindowMarginalPose* const of_prior = poses + marginals[k].pose_begin;
+    for (int32_t p = 0; p < marginals[k].num_varying; ++p) {
+      const int32_t c = of_prior[p].camera;
+      pattern[num_words * of_prior[0].camera + c / kWordPoints] |=
+          uint64_t{1} << c % kWordPoints;
     }
   }
   const auto has = [&](int i, int j) {

@@ -15,6 +15,7 @@
 
 #include "ceres_ext/batch.h"
 #include "ceres_ext/front/window_rows.h"
+#include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/solver/window/window_arena.h"
 #include "cuda_kernels/model/robust_loss.h"
 
@@ -73,6 +74,7 @@ class WindowPacker {
   struct RowArray {
     int residuals = 0;
     const WindowRows* rows = nullptr;
+    int num_residuals = 0;  // of a residual block
     // Number of each block of intrinsics in its window, or kUnused.
     std::vector<int32_t> params_place;
   };
@@ -115,6 +117,8 @@ class WindowPacker {
   bool ForEachRow(int64_t i, const Function& function) const;
   template <typename Function>
   bool ForEachPrior(int64_t i, const Function& function) const;
+  template <typename Function>
+  bool ForEachMarginal(int64_t i, const Function& function) const;
   std::string Count(int64_t i, Scratch* scratch, PackedWindow* window);
   std::string ChooseKind(int64_t i, PackedWindow* window) const;
   std::string Cut(Scratch* scratch,
@@ -129,15 +133,24 @@ class WindowPacker {
                    const WindowInput& at,
                    const WindowCounts& counts,
                    unsigned char* input) const;
+  void WriteMarginals(int64_t i,
+                      const WindowInput& at,
+                      const WindowCounts& counts,
+                      unsigned char* input) const;
   void FindPattern(unsigned char* input, WindowRecord* record) const;
   double CostOf(int e, int64_t k, int num_residuals, const double* r) const;
   bool AddFixedCost(int e, int64_t k, double* cost) const;
   bool AddFixedCostOfPrior(int e, int64_t k, double* cost) const;
+  bool AddFixedCostOfMarginal(int e,
+                              int64_t k,
+                              const internal::MarginalPriorBase& prior,
+                              const int64_t* blocks,
+                              double* cost) const;
   bool ReadPrior(int e, int64_t k, WindowPrior* prior) const;
   void ReadIntrinsics(const RowArray& array,
                       int64_t block,
                       WindowIntrinsics* intrinsics) const;
-  void ReadCamera(int64_t camera, double* values) const;
+  void ReadCamera(const double* from, double* values) const;
   void WriteCamera(const double* values, int64_t camera) const;
 
   const ProblemBatch* batch_;

@@ -13,6 +13,7 @@
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/import/array_rows.h"
+#include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/photogrammetry.h"
 
 namespace ceres_ext {
@@ -72,6 +73,8 @@ void AddRotation(PoseRotation rotation, WindowRowsByType* all) {
   AddPriorRows<PosePrior<Rotation>>(rows, PriorKind::kPose, all);
   AddPriorRows<RelativePosePrior<Rotation>>(
       rows, PriorKind::kRelativePose, all);
+  rows.kind = WindowRowKind::kMarginal;
+  all->emplace(typeid(MarginalPrior<Rotation>), rows);
 }
 
 WindowRowsByType MakeWindowRows() {
@@ -123,12 +126,31 @@ const WindowRows* FindWindowRows(const ArrayProblem::Residuals& residuals) {
       first == nullptr ? nullptr : FindWindowRows(*first);
   const bool fits =
       rows != nullptr &&
-      static_cast<int>(residuals.blocks.size()) == rows->num_blocks() &&
+      residuals.blocks.size() == first->parameter_block_sizes().size() &&
       (residuals.constants_are_of_model
            ? residuals.constants_bytes ==
                  rows->num_constants() * static_cast<int>(sizeof(double))
            : rows->has_poses());
   return fits ? rows : nullptr;
+}
+
+const internal::MarginalPriorBase* FindMarginalPrior(
+    const WindowRows& rows,
+    const ArrayProblem::Residuals& residuals,
+    int64_t k,
+    int num_residuals,
+    std::unique_ptr<const ceres::CostFunction>* owner) {
+  const ceres::CostFunction* const cost_function =
+      CostFunctionOf(residuals, k, owner);
+  if (cost_function == nullptr || FindWindowRows(*cost_function) != &rows) {
+    return nullptr;
+  }
+  const auto* const prior =
+      static_cast<const internal::MarginalPriorBase*>(cost_function);
+  return prior->num_poses() == static_cast<int>(residuals.blocks.size()) &&
+                 prior->num_residuals() == num_residuals
+             ? prior
+             : nullptr;
 }
 
 bool CopyConstants(const WindowRows& rows,

@@ -2,7 +2,7 @@
 //
 // Recognises the cost functions that windows have: those of BAL, and functors
 // of ceres_ext/photogrammetry.h in ceres::AutoDiffCostFunction or
-// DeviceAutoDiffCostFunction, with poses in one block.
+// DeviceAutoDiffCostFunction, with poses in one block, and MarginalPrior.
 
 #ifndef CERES_EXT_FRONT_WINDOW_ROWS_H_
 #define CERES_EXT_FRONT_WINDOW_ROWS_H_
@@ -12,6 +12,7 @@
 
 #include "ceres/cost_function.h"
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/solver/window/window.h"
 
 namespace ceres_ext {
@@ -20,6 +21,7 @@ enum class WindowRowKind {
   kBal,           // of a camera and a point
   kReprojection,  // of a point, a pose and intrinsics
   kPrior,         // of one or two poses
+  kMarginal,      // of any number of poses: MarginalPrior
 };
 enum class PoseRotation { kAngleAxis, kQuaternion, kEigenQuaternion };
 
@@ -37,7 +39,7 @@ struct WindowRows {
   // num_scales doubles: none, a weight, or a matrix of num_residuals rows.
   int num_measured = 2;
   int num_scales = 0;
-  // The constants of a cost function; null for BAL.
+  // The constants of a cost function; null for BAL and marginal priors.
   const double* (*constants)(const ceres::CostFunction& cost_function) =
       nullptr;
 
@@ -45,11 +47,8 @@ struct WindowRows {
       7 + WindowPrior::kSize * WindowPrior::kSize;
   int num_constants() const { return num_measured + num_scales; }
   bool has_poses() const { return kind != WindowRowKind::kBal; }
-  int num_blocks() const {
-    return kind == WindowRowKind::kReprojection ? 3
-           : kind == WindowRowKind::kBal || prior == PriorKind::kRelativePose
-               ? 2
-               : 1;
+  bool has_point() const {
+    return kind == WindowRowKind::kBal || kind == WindowRowKind::kReprojection;
   }
   // Numbers of their parameter blocks.
   int camera_block() const {
@@ -57,7 +56,7 @@ struct WindowRows {
   }
   int point_block() const { return kind == WindowRowKind::kBal ? 1 : 0; }
   static constexpr int kParamsBlock = 2;
-  static constexpr int kMaxBlocks = 3;
+  static constexpr int kMaxBlocks = 3;  // except of marginal priors
 };
 
 // Null if windows do not have this cost function. The result is valid for the
@@ -79,6 +78,16 @@ bool CopyConstants(const WindowRows& rows,
                    const ArrayProblem::Residuals& residuals,
                    int64_t k,
                    double* constants);
+
+// Residual block k of an array of marginal priors. Null if its cost function
+// has another type, or not as many poses as the array has blocks or residuals
+// as given. *owner owns it if it was made for the call.
+const internal::MarginalPriorBase* FindMarginalPrior(
+    const WindowRows& rows,
+    const ArrayProblem::Residuals& residuals,
+    int64_t k,
+    int num_residuals,
+    std::unique_ptr<const ceres::CostFunction>* owner);
 
 // The constants of residual block k: those of the array, or a copy in `buffer`
 // (kMaxConstants). Null if its cost function is of another type.

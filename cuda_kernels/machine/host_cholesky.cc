@@ -459,7 +459,7 @@ void HostDenseCholesky::UpdateRest(int64_t k) {
 }
 
 Status HostDenseCholesky::Solve(const double* b, double* x) {
-  if (a_ == nullptr || is_inverted_) {
+  if ((a_ == nullptr && n_ > 0) || is_inverted_) {
     return {StatusCode::kInvalidArgument, "There is no factor to solve with."};
   }
   if (x != b) {
@@ -528,7 +528,7 @@ void HostDenseCholesky::SolveGroup(bool only_from_first, double* x) const {
 Status HostDenseCholesky::SolveColumns(int64_t num_columns,
                                        bool only_from_first,
                                        double* x) {
-  if (a_ == nullptr) {
+  if (a_ == nullptr && n_ > 0) {
     return {StatusCode::kInvalidArgument, "There is no factor to solve with."};
   }
   if (is_inverted_) {

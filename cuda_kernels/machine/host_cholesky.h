@@ -80,7 +80,7 @@ class HostDenseCholesky {
   HostMachine* machine_ = nullptr;
   int64_t n_ = 0;
   int64_t stride_ = 0;
-  double* a_ = nullptr;  // the caller's
+  double* a_ = nullptr;  // the caller's; null too if n is 0
   int64_t failed_order_ = 0;
   bool is_inverted_ = false;
   // Rows of the panel in strips of 8 rows, each column by column. Invert: tiles

@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Batches of problems of poses with constant intrinsics (photogrammetry.h), of
-// which something is constant, left out or weighted, and priors on the poses.
+// which something is constant, left out or weighted, and priors on the poses,
+// also marginal ones.
 #ifndef CERES_EXT_TESTS_FRONT_POSE_CASES_H_
 #define CERES_EXT_TESTS_FRONT_POSE_CASES_H_
 
@@ -21,6 +22,7 @@
 #include "ceres_ext/batch.h"
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/device_cost_function.h"
+#include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/photogrammetry.h"
 
 namespace ceres_ext {
@@ -125,6 +127,14 @@ struct PoseCase {
     }
   };
 
+  // A marginal prior.
+  struct Marginal {
+    std::vector<int32_t> poses;
+    std::shared_ptr<ceres::CostFunction> cost_function;
+    uint8_t is_active = 1;
+    double weight = 1.0;
+  };
+
   std::vector<double> poses;
   std::vector<double> points;
   CameraOfCase camera;
@@ -134,6 +144,8 @@ struct PoseCase {
   std::vector<uint8_t> pose_is_constant;
   std::vector<uint8_t> point_is_constant;
   Array arrays[kNumArrays];  // Cost, OtherCost, positions, poses, relative
+  // By array, each with one number of poses and one of residuals.
+  std::vector<std::vector<Marginal>> marginals;
   ceres::Manifold* manifold = nullptr;
 
   int num_poses() const { return static_cast<int>(poses.size()) / kPose; }
@@ -213,6 +225,21 @@ struct PoseCase {
         }
       }
     }
+    for (const auto& array : marginals) {
+      for (const Marginal& marginal : array) {
+        std::vector<double*> blocks;
+        for (const int32_t i : marginal.poses) {
+          blocks.push_back(&poses[kPose * i]);
+        }
+        if (marginal.is_active != 0) {
+          problem->AddResidualBlock(
+              marginal.cost_function.get(),
+              new ceres::ScaledLoss(
+                  nullptr, marginal.weight, ceres::DO_NOT_TAKE_OWNERSHIP),
+              blocks);
+        }
+      }
+    }
     for (int i = 0; i < num_poses(); ++i) {
       double* const pose = &poses[kPose * i];
       if (problem->HasParameterBlock(pose)) {
@@ -229,6 +256,38 @@ struct PoseCase {
       }
     }
     return problem;
+  }
+
+  // Adds a marginal prior of any numbers, with references near the poses.
+  void AddMarginal(size_t array,
+                   const std::vector<int32_t>& of_poses,
+                   int num_residuals,
+                   unsigned seed) {
+    std::mt19937 generator(seed);
+    std::uniform_real_distribution<double> uniform(-1.0, 1.0);
+    std::vector<double> references;
+    for (const int32_t i : of_poses) {
+      for (int e = 0; e < kPose; ++e) {
+        references.push_back(poses[kPose * i + e] + 0.02 * uniform(generator));
+      }
+    }
+    std::vector<double> a(6 * of_poses.size() * num_residuals);
+    for (double& value : a) {
+      value = 20.0 * uniform(generator);
+    }
+    std::vector<double> b(num_residuals);
+    for (double& value : b) {
+      value = 0.2 * uniform(generator);
+    }
+    marginals.resize(std::max(marginals.size(), array + 1));
+    marginals[array].push_back(
+        {of_poses,
+         MarginalPrior<Rotation>::Create(static_cast<int>(of_poses.size()),
+                                         references.data(),
+                                         num_residuals,
+                                         a.data(),
+                                         b.data(),
+                                         nullptr)});
   }
 
   // Parameter block b of a residual block of array a: points 0, poses 1 and 2,
@@ -405,6 +464,14 @@ struct PoseBatch {
     std::vector<int64_t> begin{0};
   };
   Array arrays[Case::kNumArrays];
+  struct MarginalArray {
+    std::vector<std::vector<int32_t>> ids;
+    std::vector<double> weights;
+    std::vector<uint8_t> is_active;
+    std::vector<ceres::CostFunction*> cost_functions;
+    std::vector<int64_t> begin{0};
+  };
+  std::vector<MarginalArray> marginals;
 
   // The cases outlive the batch.
   explicit PoseBatch(std::vector<Case>* cases) {
@@ -466,6 +533,7 @@ struct PoseBatch {
       batch.residual_begin.push_back(array.begin.data());
       batch.residual_is_active.push_back(array.is_active.data());
     }
+    AddMarginals(*cases);
     batch.num_problems = static_cast<int64_t>(cases->size());
   }
   PoseBatch(const PoseBatch&) = delete;
@@ -480,6 +548,43 @@ struct PoseBatch {
   }
 
  private:
+  void AddMarginals(const std::vector<Case>& cases) {
+    for (const Case& one : cases) {
+      marginals.resize(std::max(marginals.size(), one.marginals.size()));
+    }
+    for (size_t a = 0; a < marginals.size(); ++a) {
+      MarginalArray& array = marginals[a];
+      for (size_t i = 0; i < cases.size(); ++i) {
+        if (a < cases[i].marginals.size()) {
+          for (const typename Case::Marginal& one : cases[i].marginals[a]) {
+            array.ids.resize(one.poses.size());
+            for (size_t s = 0; s < one.poses.size(); ++s) {
+              array.ids[s].push_back(
+                  static_cast<int32_t>(begin[1][i] + one.poses[s]));
+            }
+            array.weights.push_back(one.weight);
+            array.is_active.push_back(one.is_active);
+            array.cost_functions.push_back(one.cost_function.get());
+          }
+        }
+        array.begin.push_back(static_cast<int64_t>(array.weights.size()));
+      }
+      if (array.weights.empty()) {
+        continue;
+      }
+      ArrayProblem::Residuals residuals;
+      residuals.num_blocks = array.begin.back();
+      for (const std::vector<int32_t>& ids : array.ids) {
+        residuals.blocks.push_back({1, ids.data()});
+      }
+      residuals.weights = array.weights.data();
+      residuals.cost_functions = array.cost_functions.data();
+      batch.problem.AddResiduals(residuals);
+      batch.residual_begin.push_back(array.begin.data());
+      batch.residual_is_active.push_back(array.is_active.data());
+    }
+  }
+
   void Append(const Case& one, int a) {
     const typename Case::Array& from = one.arrays[a];
     Array& to = arrays[a];

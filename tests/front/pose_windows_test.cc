@@ -2,19 +2,26 @@
 //
 // Windows of poses against stock Ceres with DENSE_SCHUR and derivatives by
 // Jets: all camera models, rotations and priors. With CERES_EXT_TEST_ON_CUDA on
-// a device.
+// a device. Marginal priors also against the problem that they are from.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "Eigen/Cholesky"
+#include "Eigen/Core"
+#include "Eigen/Eigenvalues"
 #include "batch_cases.h"
+#include "ceres/crs_matrix.h"
 #include "ceres/manifold.h"
 #include "ceres/product_manifold.h"
+#include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/solve.h"
 #include "ceres_ext/window_solver.h"
 #include "gtest/gtest.h"
@@ -48,7 +55,8 @@ void ExpectSameSizes(const Summary& ours, const ceres::Solver::Summary& ceres) {
 // test says how much.)
 template <typename Case>
 void ExpectAsCeres(std::vector<Case> cases,
-                   const ceres::Solver::Options& options) {
+                   const ceres::Solver::Options& options,
+                   double cost_tolerance = 1e-6) {
   std::vector<Case> of_ceres = cases;
   PoseBatch<Case> batch(&cases);
   BatchSummary summary;
@@ -69,8 +77,9 @@ void ExpectAsCeres(std::vector<Case> cases,
         ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
     EXPECT_NEAR(ours.fixed_cost, ceres.fixed_cost, 1e-12 * ceres.fixed_cost);
     // If the images have no noise to fit, only rounding is left.
-    EXPECT_NEAR(
-        ours.final_cost, ceres.final_cost, 1e-6 * ceres.final_cost + kNothing);
+    EXPECT_NEAR(ours.final_cost,
+                ceres.final_cost,
+                cost_tolerance * ceres.final_cost + kNothing);
     if (!IsNearATie(ceres, options)) {
       EXPECT_EQ(ours.message.substr(0, 20), ceres.message.substr(0, 20));
       EXPECT_EQ(ours.num_successful_steps, ceres.num_successful_steps);
@@ -147,6 +156,238 @@ TEST(PoseWindows, SolveAsCeresWithSubsets) {
   ceres::SubsetManifold some(6, {1, 5});
   using Case = PoseCase<AngleAxis>;
   ExpectAsCeres(SomePoseCases<Case>(&some), SomeOptions());
+}
+
+// Priors of one pose, of two and of all of them in any order, some of the same
+// pairs, of fewer residuals than columns and of as many. The first pose is
+// constant.
+template <typename Case>
+void AddMarginals(std::vector<Case>* cases) {
+  unsigned seed = 500;
+  for (size_t i = 0; i < cases->size(); ++i) {
+    Case& one = (*cases)[i];
+    const int n = one.num_poses();
+    one.AddMarginal(0, {0}, 3, ++seed);
+    one.AddMarginal(0, {n - 1}, 3, ++seed);
+    one.marginals[0][1].weight = 0.3;
+    for (int p = 0; p + 1 < n; p += 2) {
+      one.AddMarginal(1, {p, p + 1}, 12, ++seed);
+      one.AddMarginal(1, {p + 1, p}, 12, ++seed);
+      one.marginals[1].back().is_active = p % 4 == 0 ? 1 : 0;
+    }
+    std::vector<int32_t> all(n);
+    std::iota(all.begin(), all.end(), 0);
+    std::swap(all.front(), all[n / 2]);
+    one.AddMarginal(2 + i, all, i % 2 == 0 ? 6 * n : 4 * n + 1, ++seed);
+  }
+}
+
+template <typename Case>
+void ExpectMarginalsAsCeres(ceres::Manifold* manifold) {
+  auto cases = SomePoseCases<Case>(manifold);
+  AddMarginals(&cases);
+  ExpectAsCeres(cases, SomeOptions(), 1e-9);
+  LeaveOutPriors(&cases);
+  ExpectAsCeres(cases, SomeOptions(), 1e-9);
+}
+
+TEST(PoseWindows, SolveMarginalPriorsAsCeresWithAngleAxes) {
+  ExpectMarginalsAsCeres<PoseCase<AngleAxis>>(nullptr);
+  ceres::SubsetManifold some(6, {1, 5});
+  ExpectMarginalsAsCeres<PoseCase<AngleAxis>>(&some);
+}
+TEST(PoseWindows, SolveMarginalPriorsAsCeresWithQuaternions) {
+  QuaternionPose pose;
+  ExpectMarginalsAsCeres<PoseCase<Quaternion>>(&pose);
+}
+TEST(PoseWindows, SolveMarginalPriorsAsCeresWithEigenQuaternions) {
+  EigenPose pose;
+  ExpectMarginalsAsCeres<EigenCase>(&pose);
+  ceres::SubsetManifold translation(7, {0, 1, 2, 3});
+  ExpectMarginalsAsCeres<EigenCase>(&translation);
+}
+
+// Residuals, gradient and dense Jacobian by the tangents of `blocks`.
+struct Linearization {
+  std::vector<double> residuals;
+  Eigen::VectorXd gradient;
+  Eigen::MatrixXd jacobian;
+
+  Linearization(ceres::Problem* problem, std::vector<double*> blocks) {
+    ceres::Problem::EvaluateOptions options;
+    options.parameter_blocks = std::move(blocks);
+    double cost;
+    std::vector<double> g;
+    ceres::CRSMatrix j;
+    EXPECT_TRUE(problem->Evaluate(options, &cost, &residuals, &g, &j));
+    gradient = Eigen::Map<Eigen::VectorXd>(g.data(),
+                                           static_cast<Eigen::Index>(g.size()));
+    jacobian.setZero(j.num_rows, j.num_cols);
+    for (int r = 0; r < j.num_rows; ++r) {
+      for (int k = j.rows[r]; k < j.rows[r + 1]; ++k) {
+        jacobian(r, j.cols[k]) = j.values[k];
+      }
+    }
+  }
+};
+
+// Splits a case at its values into the residual blocks of an old pose and of
+// the points that it sees, and the rest. The rest gets a marginal prior of the
+// former.
+template <typename Rotation>
+PoseCase<Rotation> Marginalise(const PoseCase<Rotation>& full, int old) {
+  using Case = PoseCase<Rotation>;
+  std::vector<uint8_t> is_seen(full.num_points(), 0);
+  for (int a = 0; a < 2; ++a) {
+    const typename Case::Array& array = full.arrays[a];
+    for (size_t k = 0; k < array.point.size(); ++k) {
+      is_seen[array.point[k]] |= array.pose[0][k] == old ? 1 : 0;
+    }
+  }
+  Case part = full;
+  Case rest = full;
+  for (int a = 0; a < Case::kNumArrays; ++a) {
+    const typename Case::Array& array = full.arrays[a];
+    for (size_t k = 0; k < array.weights.size(); ++k) {
+      const bool is_old =
+          a < 2 ? is_seen[array.point[k]] != 0
+                : array.pose[0][k] == old ||
+                      (Case::NumBlocks(a) == 2 && array.pose[1][k] == old);
+      (is_old ? rest : part).arrays[a].is_active[k] = 0;
+    }
+  }
+  const auto problem = part.MakeProblem();
+  std::vector<double*> blocks = {&part.poses[Case::kPose * old]};
+  for (int p = 0; p < part.num_points(); ++p) {
+    if (is_seen[p] != 0) {
+      blocks.push_back(&part.points[3 * p]);
+    }
+  }
+  const auto num_old = static_cast<Eigen::Index>(3 + 3 * blocks.size());
+  std::vector<int32_t> kept;
+  std::vector<double> references;
+  for (int i = 0; i < part.num_poses(); ++i) {
+    double* const pose = &part.poses[Case::kPose * i];
+    if (i != old && problem->HasParameterBlock(pose) &&
+        !problem->IsParameterBlockConstant(pose)) {
+      kept.push_back(i);
+      blocks.push_back(pose);
+      references.insert(references.end(), pose, pose + Case::kPose);
+    }
+  }
+  const Linearization at_x(problem.get(), blocks);
+  const Eigen::MatrixXd h = at_x.jacobian.transpose() * at_x.jacobian;
+  const Eigen::Index n = h.rows() - num_old;
+  const Eigen::LLT<Eigen::MatrixXd> of_old(h.topLeftCorner(num_old, num_old));
+  EXPECT_EQ(of_old.info(), Eigen::Success);
+  const Eigen::LLT<Eigen::MatrixXd> schur(
+      h.bottomRightCorner(n, n) -
+      h.bottomLeftCorner(n, num_old) *
+          of_old.solve(h.topRightCorner(num_old, n)));
+  EXPECT_EQ(schur.info(), Eigen::Success);
+  const Eigen::VectorXd g =
+      at_x.gradient.tail(n) - h.bottomLeftCorner(n, num_old) *
+                                  of_old.solve(at_x.gradient.head(num_old));
+  // Row-major L' is column-major L.
+  const Eigen::MatrixXd l = schur.matrixL();
+  const Eigen::VectorXd b = schur.matrixL().solve(g);
+  std::string error;
+  auto prior = MarginalPrior<Rotation>::Create(static_cast<int>(kept.size()),
+                                               references.data(),
+                                               static_cast<int>(n),
+                                               l.data(),
+                                               b.data(),
+                                               &error);
+  EXPECT_NE(prior, nullptr) << error;
+  rest.marginals = {{{kept, std::move(prior)}}};
+  return rest;
+}
+
+// At the optimum x of a problem the gradient by what is marginalised is zero,
+// so that the prior has the gradient of its residual blocks, and x is also the
+// optimum of what is left. Another start has to end there.
+//
+// Tolerance. The gradient g of what is left at x, with its rounding, moves the
+// optimum by at most 2 |g| / lambda, with lambda the least eigenvalue of J'J
+// and 2 for its change on the way. A solver can't see changes of the cost below
+// its rounding, (n + 2) eps F for n residuals, and so ends within the square
+// root of twice that over lambda.
+template <typename Rotation>
+void ExpectOptimumOfFullProblem(ceres::Manifold* manifold) {
+  using Case = PoseCase<Rotation>;
+  constexpr double kEps = std::numeric_limits<double>::epsilon();
+  ceres::Solver::Options options = SomeOptions();
+  options.max_num_iterations = 100;
+  options.function_tolerance = 1e-300;
+  options.gradient_tolerance = 1e-300;
+  options.parameter_tolerance = 1e-300;
+  Case full(6, 40, 3, 77);
+  full.manifold = manifold;
+  full.pose_is_constant[0] = 1;
+  ceres::Solver::Summary ceres;
+  ceres::Solve(options, full.MakeProblem().get(), &ceres);
+  Case at_optimum = Marginalise(full, 2);
+  const auto problem = at_optimum.MakeProblem();
+  std::vector<double*> blocks;
+  problem->GetParameterBlocks(&blocks);
+  blocks.erase(std::remove_if(blocks.begin(),
+                              blocks.end(),
+                              [&](const double* block) {
+                                return problem->IsParameterBlockConstant(block);
+                              }),
+               blocks.end());
+  const Linearization of_rest(problem.get(), blocks);
+  const Eigen::MatrixXd h = of_rest.jacobian.transpose() * of_rest.jacobian;
+  const double lambda =
+      Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(h).eigenvalues()[0];
+  const auto n = static_cast<double>(of_rest.residuals.size());
+  const double r = Eigen::Map<const Eigen::VectorXd>(
+                       of_rest.residuals.data(),
+                       static_cast<Eigen::Index>(of_rest.residuals.size()))
+                       .norm();
+  const double gradient =
+      of_rest.gradient.norm() + n * kEps * of_rest.jacobian.norm() * r;
+  const double tolerance = 2.0 * gradient / lambda +
+                           std::sqrt(2.0 * (n + 2.0) * kEps * r * r / lambda);
+  // The starts, and the end without the prior, are much farther away.
+  EXPECT_LT(tolerance, 1e-5);
+  std::vector<Case> cases(3, at_optimum);
+  for (size_t i = 1; i < 3; ++i) {
+    for (int p = 1; p < full.num_poses(); ++p) {
+      for (int e = 0; e < 3; ++e) {
+        cases[i].poses[Case::kPose * (p + 1) - 3 + e] += e == 0 ? 0.01 : -0.01;
+      }
+    }
+  }
+  cases[2].marginals[0][0].is_active = 0;
+  PoseBatch<Case> batch(&cases);
+  BatchSummary summary;
+  ASSERT_TRUE(SolveBatch(options, OnMachine(), &batch.batch, &summary));
+  for (int i = 0; i < 3; ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_TRUE(summary.problems[i].is_window)
+        << summary.problems[i].path_reason;
+    batch.CopyTo(i, &cases[i]);
+    double distance = 0.0;
+    for (int p = 0; p < full.num_poses(); ++p) {
+      for (int e = 0; p != 2 && e < Case::kPose; ++e) {
+        const int value = Case::kPose * p + e;
+        distance = std::max(
+            distance, std::abs(cases[i].poses[value] - full.poses[value]));
+      }
+    }
+    if (i < 2) {
+      EXPECT_LT(distance, tolerance);
+    } else {
+      EXPECT_GT(distance, 100.0 * tolerance);
+    }
+  }
+}
+
+TEST(PoseWindows, KeepTheOptimumOfAMarginalisedProblem) {
+  ExpectOptimumOfFullProblem<AngleAxis>(nullptr);
+  EigenPose pose;
+  ExpectOptimumOfFullProblem<EigenQuaternion>(&pose);
 }
 
 // A quaternion whose norm is not 1 turns and stretches.
@@ -230,6 +471,22 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
         }
       }
     }
+    const int num_poses = 1 + random->Below(4);
+    const int num_residuals = 1 + random->Below(6 * num_poses);
+    for (EigenCase& one : cases) {
+      std::vector<int32_t> of_prior(one.num_poses());
+      std::iota(of_prior.begin(), of_prior.end(), 0);
+      for (int k = random->Below(4); k > 0 && one.num_poses() >= num_poses;
+           --k) {
+        std::shuffle(of_prior.begin(), of_prior.end(), random->generator());
+        one.AddMarginal(0,
+                        {of_prior.begin(), of_prior.begin() + num_poses},
+                        num_residuals,
+                        static_cast<unsigned>(random->Below(1 << 30)));
+        one.marginals[0].back().weight = random->OneOf({0.1, 1.0, 3.0});
+        one.marginals[0].back().is_active = random->Chance(0.8) ? 1 : 0;
+      }
+    }
     std::vector<EigenCase> of_ceres = cases;
     ceres::Solver::Options options = SomeOptions();
     options.max_num_iterations = random->Below(9);
@@ -248,7 +505,8 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
       ceres::Solve(options, of_ceres[i].MakeProblem().get(), &ceres);
       num_windows += ours.is_window ? 1 : 0;
       ASSERT_EQ(ours.IsSolutionUsable(), ceres.IsSolutionUsable())
-          << ours.message << " / " << ceres.message;
+          << ours.message << " / " << ceres.message << " / "
+          << ours.path_reason;
       if (!ceres.IsSolutionUsable()) {
         continue;
       }
@@ -272,7 +530,8 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
 // On a device one window alone is solved by a cluster of blocks.
 TEST(PoseWindows, HaveTheSameBitsInAnyBatch) {
   EigenPose pose;
-  const auto cases = SomePoseCases<EigenCase>(&pose);
+  auto cases = SomePoseCases<EigenCase>(&pose);
+  AddMarginals(&cases);
   const auto solve = [](std::vector<EigenCase> some, int num_threads) {
     PoseBatch<EigenCase> batch(&some);
     ceres::Solver::Options options = SomeOptions();
@@ -359,6 +618,7 @@ TEST(PoseWindows, SayWhyAProblemIsNone) {
         std::vector<EigenCase> cases = {EigenCase(3, 30, 3, 1)};
         cases[0].manifold = &pose;
         cases[0].pose_is_constant[0] = 1;
+        cases[0].AddMarginal(0, {1, 2}, 12, 1);
         PoseBatch<EigenCase> batch(&cases);
         spoil(&batch);
         BatchSummary summary;
@@ -376,6 +636,22 @@ TEST(PoseWindows, SayWhyAProblemIsNone) {
                 "the intrinsics of a camera vary");
   expect_reason([](auto* b) { b->manifolds[1] = nullptr; },
                 "a pose's quaternion has no manifold");
+  ceres::HuberLoss huber(1.0);
+  expect_reason(
+      [&](auto* b) { b->batch.problem.mutable_residuals(5)->loss = &huber; },
+      "marginal priors have no loss in windows");
+  // A pose of another array.
+  std::vector<double> others = {0.0, 0.0, 0.0, 1.0, 0.1, 0.2, 0.3};
+  const int32_t first[] = {0};
+  const int64_t one_of_each[] = {0, 1};
+  expect_reason(
+      [&](auto* b) {
+        auto* const residuals = b->batch.problem.mutable_residuals(5);
+        residuals->blocks[1] = {
+            b->batch.problem.AddParameters({others.data(), 1, 7}), first};
+        b->batch.parameter_begin.push_back(one_of_each);
+      },
+      "one array of cameras");
   // Another cost function: a ground control point.
   using Point = CostFunctionFor<ceres::AutoDiffCostFunction, PointPrior>;
   Point control(new PointPrior{{0.1, 0.2, 0.3}});
@@ -397,6 +673,7 @@ TEST(PoseWindows, SayWhyAProblemIsNone) {
 TEST(PoseWindows, HaveTheBitsOfABatchInAWindowSolver) {
   EigenPose pose;
   auto cases = SomePoseCases<EigenCase>(&pose);
+  AddMarginals(&cases);
   auto same = cases;
   PoseBatch<EigenCase> expected(&cases);
   BatchSummary of_batch;
@@ -407,6 +684,9 @@ TEST(PoseWindows, HaveTheBitsOfABatchInAWindowSolver) {
   capacity.num_points = 190;
   capacity.num_rows = 950;
   capacity.num_priors = 108;
+  // One prior of all poses, one or two of 2, and two of one.
+  capacity.num_marginal_poses = 38 + 2 * 38 + 2;
+  capacity.num_marginal_rows = 4 * 38 + 1 + 12 * 38 + 2 * 3;
   capacity.num_problems = 6;
   std::string error;
   ceres::Solver::Options options = SomeOptions();
@@ -424,12 +704,39 @@ TEST(PoseWindows, HaveTheBitsOfABatchInAWindowSolver) {
   for (int r = 0; r < PoseBatch<EigenCase>::kRoles; ++r) {
     EXPECT_EQ(batch.values[r], expected.values[r]);
   }
-  capacity.num_priors = 107;
-  const auto smaller =
-      WindowSolver::Create(options, OnMachine(), capacity, &error);
-  ASSERT_NE(smaller, nullptr) << error;
-  EXPECT_EQ(smaller->Submit(batch.batch, &error), 0);
-  EXPECT_EQ(error, "problem 5 has 108 priors, but the capacity is 107");
+  const auto expect_refused = [&](int64_t WindowCapacity::*number,
+                                  const std::string& reason) {
+    WindowCapacity smaller = capacity;
+    --(smaller.*number);
+    const auto refusing =
+        WindowSolver::Create(options, OnMachine(), smaller, &error);
+    ASSERT_NE(refusing, nullptr) << error;
+    EXPECT_EQ(refusing->Submit(batch.batch, &error), 0);
+    EXPECT_EQ(error, reason);
+  };
+  expect_refused(&WindowCapacity::num_priors,
+                 "problem 5 has 108 priors, but the capacity is 107");
+  expect_refused(&WindowCapacity::num_marginal_poses,
+                 "problem 5 has 116 poses of marginal priors, but the capacity "
+                 "is 115");
+  expect_refused(&WindowCapacity::num_marginal_rows,
+                 "problem 5 has 615 residuals of marginal priors, but the "
+                 "capacity is 614");
+}
+
+// The arrays of a batch belong to its problems.
+TEST(PoseWindows, RefuseAMarginalPriorOfTwoProblems) {
+  EigenPose pose;
+  auto cases = SomePoseCases<EigenCase>(&pose);
+  cases.erase(cases.begin() + 2, cases.end());
+  cases[0].AddMarginal(0, {0}, 6, 1);
+  PoseBatch<EigenCase> batch(&cases);
+  batch.marginals[0].ids[0][0] = 1;
+  BatchSummary summary;
+  std::string error;
+  EXPECT_FALSE(
+      SolveBatch(SomeOptions(), OnMachine(), &batch.batch, &summary, &error));
+  EXPECT_NE(error.find("another problem's"), std::string::npos) << error;
 }
 
 }  // namespace

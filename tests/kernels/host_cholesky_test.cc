@@ -110,6 +110,16 @@ TEST(HostDenseCholesky, Solves) {
 
 // Columns at the edges of groups and tiles; zeros at their beginning; and the
 // part from the first value on alone.
+// A Schur complement of no columns has no memory.
+TEST(HostDenseCholesky, SolvesAnEmptySystem) {
+  HostMachine machine(1);
+  HostDenseCholesky cholesky;
+  ASSERT_TRUE(cholesky.Setup(0, &machine).ok());
+  ASSERT_TRUE(cholesky.QueueFactorization(nullptr).ok());
+  EXPECT_TRUE(cholesky.Solve(nullptr, nullptr).ok());
+  EXPECT_TRUE(cholesky.SolveColumns(0, false, nullptr).ok());
+}
+
 TEST(HostDenseCholesky, SolvesColumns) {
   for (const int64_t n : {int64_t{1}, int64_t{9}, kTile, 2 * kTile + 3}) {
     for (const int64_t num_columns :

@@ -2,8 +2,9 @@
 //
 // A window: a small bundle adjustment that one team of threads solves from
 // start to end (window_solve.h). Its cameras are BAL's, all of one kind, or
-// they are *poses*: rows then name constant intrinsics too, and *priors* on
-// poses and on pairs of them are beside the rows.
+// they are *poses*: rows then name constant intrinsics too, and beside the rows
+// are *priors* on poses and on pairs of them, and *marginal priors* on any
+// number of them (marginal_prior.h).
 //
 // Cameras and points that vary are numbered first, then constant ones. Rows are
 // sorted by point. A *chunk* is a run of points whose rows fit into a block's
@@ -59,6 +60,11 @@ struct WindowCounts {
   int32_t num_intrinsics = 0;
   int32_t num_scales = 0;  // num_rows, or 0 if rows have no factor
   int32_t num_priors = 0;
+  int32_t num_marginals = 0;
+  // Sums over all marginal priors.
+  int32_t num_marginal_poses = 0;
+  int32_t num_marginal_rows = 0;
+  int32_t num_marginal_values = 0;
 
   CERES_EXT_HOST_DEVICE int32_t all_cameras() const {
     return num_cameras + num_constant_cameras;
@@ -68,6 +74,9 @@ struct WindowCounts {
   }
 };
 
+// Problems with more rows, cameras or points, or values of marginal priors, are
+// not windows.
+inline constexpr int64_t kLargestWindow = int64_t{1} << 24;
 inline constexpr int kWordPoints = 64;  // the bits of a mask's word
 inline constexpr int kMaxChunkRows = 512;
 // S is in a block's memory only beside chunks of as many rows: smaller chunks
@@ -252,6 +261,33 @@ struct WindowPrior {
   double scale[kSize * kSize] = {};  // A, row-major
 };
 
+// A marginal prior A d + b, m x 6 n. Poses are in the order of their numbers,
+// so those that vary come first. A row is a row of [A b], or of [J r] in
+// scratch.
+struct WindowMarginal {
+  int32_t num_poses = 0;
+  int32_t num_varying = 0;
+  int32_t num_rows = 0;
+  // Places among those of all marginal priors.
+  int32_t pose_begin = 0;
+  int32_t row_begin = 0;
+  int32_t value_begin = 0;
+
+  CERES_EXT_HOST_DEVICE int32_t num_columns() const {
+    return kPoseColumns * num_poses;
+  }
+  CERES_EXT_HOST_DEVICE int32_t row_size() const { return num_columns() + 1; }
+  CERES_EXT_HOST_DEVICE int64_t num_values() const {
+    return int64_t{num_rows} * row_size();
+  }
+};
+
+// A pose of a marginal prior.
+struct WindowMarginalPose {
+  int32_t camera = 0;
+  double reference[kPoseSize] = {};
+};
+
 struct WindowResult {
   TrustRegion region;
 };
@@ -288,6 +324,10 @@ struct WindowScratch {
   // Of a prior: residual, Jacobians of two cameras, cost, and the first two
   // items of a step.
   static constexpr int kPrior = 6 + 2 * 36 + 1 + 2;
+  // Each pose of a marginal prior has its difference, and the derivative of the
+  // difference's turn by that of the pose; each row has the first two items.
+  static constexpr int kMarginalPose = 6 + 9;
+  static constexpr int kMarginalRow = 2;
   // Data that the blocks of a team exchange: a number, then two sets of kValues
   // per block, used in turns.
   static constexpr int kValues = 3;
@@ -319,7 +359,11 @@ struct WindowScratch {
     parts = chunk_masks + (is_shared ? masks_size * counts.num_chunks : 0);
     part_size = PackedTriangle(n + 1) + 2 * n;
     priors = parts + (is_shared ? part_size * counts.num_chunks : 0);
-    size = priors + int64_t{kPrior} * counts.num_priors;
+    // Marginal priors have those of poses, then of rows, then [J r].
+    size = priors + int64_t{kPrior} * counts.num_priors +
+           int64_t{kMarginalPose} * counts.num_marginal_poses +
+           int64_t{kMarginalRow} * counts.num_marginal_rows +
+           counts.num_marginal_values;
   }
 
   int64_t exchange;

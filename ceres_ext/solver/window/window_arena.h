@@ -51,6 +51,10 @@ struct WindowInput {
     prior_begin =
         Take(4, counts.num_priors > 0 ? counts.num_cameras + 1 : 0, &end);
     prior_sides = Take(4, 2 * int64_t{counts.num_priors}, &end);
+    marginals = Take(sizeof(WindowMarginal), counts.num_marginals, &end);
+    marginal_poses =
+        Take(sizeof(WindowMarginalPose), counts.num_marginal_poses, &end);
+    marginal_values = Take(8, counts.num_marginal_values, &end);
     num_bytes = end;
   }
 
@@ -77,6 +81,9 @@ struct WindowInput {
   // Sides of priors by varying camera: 2 k + s for camera s of prior k.
   int64_t prior_begin;
   int64_t prior_sides;
+  int64_t marginals;
+  int64_t marginal_poses;
+  int64_t marginal_values;  // [A b]
   int64_t num_bytes;
 
  private:

@@ -32,6 +32,10 @@
 // S gets their J'J in the first block, and each block adds them to its own
 // sums; a thread owns an element, and adds in the order of the priors.
 //
+// Marginal priors are A d + b. All blocks compute d and its derivative D of
+// each pose, then [J r] = [A D, A d + b], a warp a row. The first block adds
+// J'J to S, a thread a tile, in the order of the rows.
+//
 // Traffic: of main memory 28 bytes a row and 24 a point in each of three
 // passes, and 120 a point for its L and step.
 //
@@ -961,6 +965,9 @@ class WindowSolve {
       for (int k = Member(); k < w_.counts.num_priors; k += NumMembers()) {
         is_evaluated &= EvaluatePrior(k);
       }
+      if (w_.counts.num_marginals > 0) {
+        is_evaluated &= EvaluateMarginals();
+      }
     }
     double worst[3] = {
         is_evaluated ? 0.0 : 1.0, is_solvable ? 0.0 : 1.0, gradient_max};
@@ -970,6 +977,9 @@ class WindowSolve {
     }
     if constexpr (Rows::kHasPriors) {
       AddPriors(is_last);
+      if (w_.counts.num_marginals > 0) {
+        AddMarginals(is_last);
+      }
     }
     double cost[1] = {0.0};
     for (int e = team_->rank(); e < num_warps * w_.counts.num_chunks;
@@ -980,6 +990,10 @@ class WindowSolve {
       for (int k = team_->rank(); k < w_.counts.num_priors;
            k += team_->size()) {
         cost[0] += PriorRecord(k)[kPriorCost];
+      }
+      for (int e = team_->rank(); e < w_.counts.num_marginal_rows;
+           e += team_->size()) {
+        cost[0] += MarginalItem(e)[1];
       }
     }
     team_->Sum(cost);
@@ -1231,6 +1245,211 @@ class WindowSolve {
     EvaluateLoss(prior, r, rho);
     record[kPriorItem] = model;
     record[kPriorItem + 1] = 0.5 * rho[0];
+    return is_finite;
+  }
+
+  // Places in the scratch of marginal priors, which is behind the priors: of a
+  // pose, of the first two items of a row, counted over all priors, and of row
+  // i of [J r].
+  CERES_EXT_WINDOW double* DifferenceOf(int pose) const {
+    return PriorRecord(w_.counts.num_priors) +
+           WindowScratch::kMarginalPose * int64_t{pose};
+  }
+  CERES_EXT_WINDOW double* MarginalItem(int row) const {
+    return DifferenceOf(w_.counts.num_marginal_poses) +
+           WindowScratch::kMarginalRow * int64_t{row};
+  }
+  CERES_EXT_WINDOW double* MarginalRow(const WindowMarginal& prior,
+                                       int i) const {
+    return MarginalItem(w_.counts.num_marginal_rows) + prior.value_begin +
+           int64_t{prior.row_size()} * i;
+  }
+
+  // Writes the differences of poses at constant values and at `varying`, every
+  // num_threads-th one, and if there are columns the derivatives.
+  CERES_EXT_WINDOW void TakeDifferences(const double* varying,
+                                        bool has_columns,
+                                        int thread,
+                                        int num_threads) {
+    for (int e = thread; e < w_.counts.num_marginal_poses; e += num_threads) {
+      const WindowMarginalPose& pose = model_.marginal_pose(e);
+      double* const difference = DifferenceOf(e);
+      model_.Difference(PoseOf(pose.camera, varying),
+                        pose.reference,
+                        difference,
+                        has_columns ? difference + kPoseColumns : nullptr);
+    }
+  }
+
+  // Calls function(prior, i) for the rows of all marginal priors by turns of
+  // warps. All threads of a warp call it.
+  template <typename Function>
+  CERES_EXT_WINDOW void ForEachMarginalRow(int warp,
+                                           int num_warps,
+                                           const Function& function) const {
+    for (int k = 0; k < w_.counts.num_marginals; ++k) {
+      const WindowMarginal prior = model_.marginal(k);
+      const int first =
+          (warp + num_warps - prior.row_begin % num_warps) % num_warps;
+      for (int i = first; i < prior.num_rows; i += num_warps) {
+        function(prior, i);
+      }
+    }
+  }
+
+  // A d + b of row i, valid in the first thread of a warp. All its threads call
+  // it.
+  CERES_EXT_WINDOW double MarginalResidual(const WindowMarginal& prior,
+                                           int i) const {
+    const int num_columns = prior.num_columns();
+    const double* const row = model_.marginal_row(prior, i);
+    double sum = 0.0;
+    for (int c = team_->rank() % team_->warp_size(); c < num_columns;
+         c += team_->warp_size()) {
+      sum += row[c] * DifferenceOf(prior.pose_begin +
+                                   c / kPoseColumns)[c % kPoseColumns];
+    }
+    return team_->WarpSum(sum) + row[num_columns];
+  }
+
+  // Writes [J r] of the marginal priors at x, and the costs of its rows. False
+  // if a value is not finite.
+  CERES_EXT_WINDOW_PHASE bool EvaluateMarginals() {
+    TakeDifferences(w_.cameras, /*has_columns=*/true, Member(), NumMembers());
+    team_->Join();
+    const int lane = team_->rank() % team_->warp_size();
+    bool is_finite = true;
+    const auto evaluate_row = [&](const WindowMarginal& prior, int i) {
+      const double* const a = model_.marginal_row(prior, i);
+      double* const row = MarginalRow(prior, i);
+      for (int c = lane; c < kPoseColumns * prior.num_varying;
+           c += team_->warp_size()) {
+        const int pose = prior.pose_begin + c / kPoseColumns;
+        const int column = c % kPoseColumns;
+        double value = a[c];
+        if (column < 3) {
+          const double* const of_turn = a + (c - column);
+          const double* const by_turn =
+              DifferenceOf(pose) + kPoseColumns + column;
+          value = of_turn[0] * by_turn[0] + of_turn[1] * by_turn[3] +
+                  of_turn[2] * by_turn[6];
+        }
+        is_finite &= kernels::AllFinite(&value, 1);
+        row[c] =
+            Varies(model_.marginal_pose(pose).camera, column) ? value : 0.0;
+      }
+      const double r = MarginalResidual(prior, i);
+      if (lane == 0) {
+        row[prior.num_columns()] = r;
+        MarginalItem(prior.row_begin + i)[1] = 0.5 * r * r;
+        is_finite &= kernels::AllFinite(&r, 1);
+      }
+    };
+    ForEachMarginalRow(Member() / team_->warp_size(),
+                       NumMembers() / team_->warp_size(),
+                       evaluate_row);
+    return is_finite;
+  }
+
+  // Adds the marginal priors as AddPriors adds priors.
+  CERES_EXT_WINDOW_PHASE void AddMarginals(bool is_last) {
+    const bool has_system = !is_last && team_->block() == 0;
+    for (int k = 0; k < w_.counts.num_marginals; ++k) {
+      const WindowMarginal prior = model_.marginal(k);
+      const int num_columns = prior.num_columns();
+      const int num_tiles =
+          kTiles * static_cast<int>(PackedTriangle(prior.num_varying));
+      // Other threads may have written the sums before.
+      team_->Barrier();
+      for (int c = team_->rank(); c < kPoseColumns * prior.num_varying;
+           c += team_->size()) {
+        double gradient = 0.0;
+        double squared_norm = 0.0;
+        for (int i = 0; i < prior.num_rows; ++i) {
+          const double* const row = MarginalRow(prior, i);
+          gradient += row[c] * row[num_columns];
+          squared_norm += row[c] * row[c];
+        }
+        const int column = ColumnOf(prior, c);
+        gradient_[column] += gradient;
+        squared_norms_[column] += squared_norm;
+        if (has_system) {
+          right_hand_side_[column] -= gradient;
+        }
+      }
+      for (int t = team_->rank(); has_system && t < num_tiles;
+           t += team_->size()) {
+        AddMarginalTile(prior, t);
+      }
+    }
+    team_->Barrier();
+  }
+
+  // The column in S of column c of a marginal prior.
+  CERES_EXT_WINDOW int ColumnOf(const WindowMarginal& prior, int c) const {
+    const int pose = prior.pose_begin + c / kPoseColumns;
+    return kPoseColumns * model_.marginal_pose(pose).camera + c % kPoseColumns;
+  }
+
+  // Adds a tile of J'J to S.
+  CERES_EXT_WINDOW void AddMarginalTile(const WindowMarginal& prior, int t) {
+    const int p = TriangularRoot(t / kTiles);
+    const int q = t / kTiles - static_cast<int>(PackedTriangle(p));
+    const int r0 = kPoseColumns * p + kTall * (t % kTiles / kSide);
+    const int c0 = kPoseColumns * q + kTile * (t % kSide);
+    double sum[kTall * kWidth] = {};
+    double y[kWidth] = {};
+    for (int i = 0; i < prior.num_rows; ++i) {
+      const double* const row = MarginalRow(prior, i);
+      for (int c = 0; c < kTile; ++c) {
+        y[c] = row[c0 + c];
+      }
+      CERES_EXT_WINDOW_UNROLL
+      for (int r = 0; r < kTall; ++r) {
+        for (int c = 0; c < kWidth; ++c) {
+          sum[kWidth * r + c] += row[r0 + r] * y[c];
+        }
+      }
+    }
+    CERES_EXT_WINDOW_UNROLL
+    for (int r = 0; r < kTall; ++r) {
+      double* const to =
+          schur_ + At(ColumnOf(prior, r0 + r), ColumnOf(prior, c0));
+      for (int c = 0; c < kTile; ++c) {
+        if (c0 + c <= r0 + r) {
+          to[c] += sum[kWidth * r + c];
+        }
+      }
+    }
+  }
+
+  // The first two items of the rows of the marginal priors. False if a residual
+  // at the candidate is not finite. All threads of the first block call it.
+  CERES_EXT_WINDOW_PHASE bool StepOfMarginals() {
+    TakeDifferences(
+        new_cameras_, /*has_columns=*/false, team_->rank(), team_->size());
+    team_->Barrier();
+    const int lane = team_->rank() % team_->warp_size();
+    bool is_finite = true;
+    const auto step_of_row = [&](const WindowMarginal& prior, int i) {
+      const double* const row = MarginalRow(prior, i);
+      double sum = 0.0;
+      for (int c = lane; c < kPoseColumns * prior.num_varying;
+           c += team_->warp_size()) {
+        sum += row[c] * step_[ColumnOf(prior, c)];
+      }
+      const double change = team_->WarpSum(sum);
+      const double r = MarginalResidual(prior, i);
+      if (lane == 0) {
+        double* const item = MarginalItem(prior.row_begin + i);
+        item[0] = -change * (row[prior.num_columns()] + 0.5 * change);
+        item[1] = 0.5 * r * r;
+        is_finite &= kernels::AllFinite(&r, 1);
+      }
+    };
+    ForEachMarginalRow(team_->rank() / team_->warp_size(),
+                       team_->size() / team_->warp_size(),
+                       step_of_row);
     return is_finite;
   }
 
@@ -1928,6 +2147,9 @@ class WindowSolve {
            k += team_->size()) {
         is_evaluated &= StepOfPrior(k);
       }
+      if (w_.counts.num_marginals > 0 && team_->block() == 0) {
+        is_evaluated &= StepOfMarginals();
+      }
     }
     double worst[3] = {
         is_finite ? 0.0 : 1.0, is_evaluated ? 0.0 : 1.0, is_stopped};
@@ -1949,6 +2171,11 @@ class WindowSolve {
            k += team_->size()) {
         costs[0] += PriorRecord(k)[kPriorItem];
         costs[1] += PriorRecord(k)[kPriorItem + 1];
+      }
+      for (int e = team_->rank(); e < w_.counts.num_marginal_rows;
+           e += team_->size()) {
+        costs[0] += MarginalItem(e)[0];
+        costs[1] += MarginalItem(e)[1];
       }
     }
     team_->Sum(costs);
