@@ -173,8 +173,7 @@ std::string WhyNotCoarse(const RowFacts& rows, const SolvePlan& plan) {
   return "";
 }
 
-// The preconditioner of PCG. Where this library chooses PCG, it chooses that
-// too.
+// The preconditioner of PCG. This library chooses it too if it chooses PCG.
 PreconditionerChoice AskedPreconditioner(const PlanRequest& request) {
   return request.options.preconditioner == PRECONDITIONER_AS_GIVEN &&
                  request.options.linear_solver == LINEAR_SOLVER_AUTO

@@ -184,8 +184,8 @@ TEST_F(SolvePlanTest, MixesPcgAndExactSteps) {
   EXPECT_TRUE(Plan().step.is_mixture());
 }
 
-// A second level takes the place of exact steps that cost more than its set-up,
-// unless another preconditioner is asked for.
+// A second level replaces exact steps that cost more than its set-up, unless
+// another preconditioner is asked for.
 TEST_F(SolvePlanTest, HasASecondLevelWhereExactStepsAreDearer) {
   options().linear_solver = LINEAR_SOLVER_AUTO;
   for (const DeviceType device : {DEVICE_HOST, DEVICE_CUDA}) {
@@ -207,7 +207,7 @@ TEST_F(SolvePlanTest, HasASecondLevelWhereExactStepsAreDearer) {
     options().linear_solver = LINEAR_SOLVER_ITERATIVE_SCHUR;
     EXPECT_FALSE(Plan().step.may_be_coarse());
     options().linear_solver = LINEAR_SOLVER_AUTO;
-    // It can't be had with other rows beside recomputed ones.
+    // It is not available with other rows beside recomputed ones.
     options().jacobian = JACOBIAN_RECOMPUTED;
     rows_.num_other_rows = 10;
     plan = Plan();
