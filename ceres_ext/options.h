@@ -93,10 +93,10 @@ enum LinearSolverChoice {
   LINEAR_SOLVER_ITERATIVE_SCHUR,
   LINEAR_SOLVER_CGNR,
   // The exact steps of DENSE_SCHUR if these should be faster, otherwise
-  // ITERATIVE_SCHUR with SCHUR_JACOBI, and exact steps when PCG takes too many
-  // iterations. The estimate uses counts only (docs/options.md), so each run
-  // has the same steps. Summary::method has the choice and num_exact_steps the
-  // number of exact steps.
+  // ITERATIVE_SCHUR with SCHUR_JACOBI, and exact steps, or TWO_LEVEL if that is
+  // cheaper, when PCG takes too many iterations. Estimates use counts only
+  // (docs/options.md), so each run has the same steps. Summary::method has the
+  // choice and num_exact_steps the number of exact steps.
   LINEAR_SOLVER_AUTO,
 };
 

@@ -201,6 +201,10 @@ void ChooseCoarse(const PlanRequest& request,
   }
   const bool by_rows = rows.num_observation_kinds == 1 &&
                        rows.num_other_rows == 0 && !rows.has_pairs;
+  // Otherwise each step forms S, which has to be asked for.
+  if (request.options.preconditioner != asked && !by_rows) {
+    return;
+  }
   const CoarseCost cost =
       EstimateCoarseCost(WorkOf(request, rows), by_rows, plan->on_device);
   // Hard steps are exact if the first of them costs less so.

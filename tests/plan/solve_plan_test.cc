@@ -207,13 +207,14 @@ TEST_F(SolvePlanTest, HasASecondLevelWhereExactStepsAreDearer) {
     options().linear_solver = LINEAR_SOLVER_ITERATIVE_SCHUR;
     EXPECT_FALSE(Plan().step.may_be_coarse());
     options().linear_solver = LINEAR_SOLVER_AUTO;
-    // It is not available with other rows beside recomputed ones.
-    options().jacobian = JACOBIAN_RECOMPUTED;
+    // With other rows each step would form S, and it has to be asked for.
     rows_.num_other_rows = 10;
     plan = Plan();
     EXPECT_FALSE(plan.step.may_be_coarse());
     EXPECT_THAT(plan.notes, IsEmpty());
-    options().jacobian = JACOBIAN_AUTO;
+    options().preconditioner = PRECONDITIONER_AUTO;
+    EXPECT_TRUE(Plan().step.may_be_coarse());
+    options().preconditioner = PRECONDITIONER_AS_GIVEN;
     rows_.num_other_rows = 0;
   }
   // On a device a part of the set-up does not depend on the number of rows.
