@@ -456,9 +456,9 @@ bool WindowPacker::AddFixedCostOfMarginal(
     const internal::MarginalPriorBase& prior,
     const int64_t* cameras,
     double* cost) const {
-  std::vector<const double*> poses;
+  std::vector<const double*> poses(prior.num_poses());
   for (int p = 0; p < prior.num_poses(); ++p) {
-    poses.push_back(ValuesOf(cameras_, cameras[p]));
+    poses[p] = ValuesOf(cameras_, cameras[p]);
   }
   std::vector<double> r(prior.num_residuals());
   const bool is_evaluated = prior.Evaluate(poses.data(), r.data(), nullptr);
