@@ -102,7 +102,7 @@ std::vector<Case> SomePoseCases(ceres::Manifold* manifold) {
   std::vector<Case> cases;
   unsigned seed = 1;
   // S is in main memory above 33 poses.
-  for (const int num_poses : {1, 2, 3, 12, 13, 34}) {
+  for (const int num_poses : {1, 2, 3, 12, 13, 38}) {
     cases.emplace_back(
         num_poses, std::max(30, 5 * num_poses), std::min(num_poses, 5), ++seed);
     cases.back().manifold = manifold;
