@@ -80,9 +80,9 @@ void ExpectDerivatives() {
       poses.push_back(references.back() + 0.3 * k * std::sin(3.0 * k + e));
     }
   }
-  std::vector<double> a;
-  for (int e = 0; e < 5 * 18; ++e) {
-    a.push_back(std::sin(1.0 + 7.0 * e));
+  std::vector<double> a(size_t{5} * 18);
+  for (size_t e = 0; e < a.size(); ++e) {
+    a[e] = std::sin(1.0 + 7.0 * static_cast<double>(e));
   }
   const double b[5] = {0.1, -0.2, 0.3, -0.4, 0.5};
   std::string error;
