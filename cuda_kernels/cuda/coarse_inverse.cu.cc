@@ -255,7 +255,8 @@ __global__ void __launch_bounds__(kTileBlock)
       const int64_t of_j = kTile * j + column;
       left[kPitch * m + column] =
           row < p.n && of_i < p.n ? p.a[p.stride * of_i + row] : 0.0;
-      right[kPitch * m + column] = row < p.n ? p.a[p.stride * of_j + row] : 0.0;
+      right[kPitch * m + column] =
+          row < p.n && of_j < p.n ? p.a[p.stride * of_j + row] : 0.0;
     }
     __syncthreads();  // Both tiles are read by all.
     AddProducts(left, right, sum);

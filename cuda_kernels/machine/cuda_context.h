@@ -146,6 +146,12 @@ class CudaContext {
                ? Status()
                : launch_buffer_->Flush();
   }
+  // The same; if false, a launch has failed, and the next Flush or wait returns
+  // the error.
+  bool TryFlush() const {
+    FlushLater();
+    return launch_buffer_ == nullptr || launch_buffer_->empty();
+  }
   // Waits for the stream and returns the first error of its work.
   Status Synchronize() const;
   // The same of the work before an event of the stream.

@@ -129,17 +129,6 @@ CERES_EXT_HOST_DEVICE inline int64_t CeilDivide(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Zero where the bytes of *value have no meaning, so that equal values have
-// equal bytes. With other compilers some are taken for different.
-template <typename T>
-void ClearPadding(T* value) {
-#if defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__)
-  __builtin_clear_padding(value);
-#else
-  static_cast<void>(value);
-#endif
-}
-
 // Queues, records or buffers (cuda_launch_buffer.h) kernel<<<num_blocks,
 // block_size, shared_bytes, stream>>>(args...). The result of the launch itself
 // is checked, and not CUDA's last error, which may belong to the caller. An
@@ -177,7 +166,6 @@ Status Launch(const char* name,
         buffer->stream() == stream) {
       return std::apply(
           [&](auto&... value) {
-            (ClearPadding(&value), ...);
             const void* const pointers[] = {&value..., nullptr};
             const size_t sizes[] = {sizeof(value)..., 0};
             return buffer->AddKernel({name,

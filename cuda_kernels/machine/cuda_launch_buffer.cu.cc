@@ -469,6 +469,9 @@ bool LaunchBuffer::MakeGraph(Sequence* sequence) {
   return true;
 }
 
+// Equal values whose padding differs are taken for different: they can't be
+// cleared of it, since __builtin_clear_padding of GCC 12 clears other bytes of
+// structs that have arrays of structs.
 bool LaunchBuffer::UpdateGraph(Sequence* sequence) {
   for (int i = 0; i < num_launches_; ++i) {
     const Launch& launch = launches_[i];

@@ -35,7 +35,7 @@ void CudaMachine::ForgetIfLost() {
 
 bool CudaMachine::ShouldPoll(int iteration) {
   const int slot = iteration % kNumPublishedPcg;
-  if (!context_->Flush().ok() ||
+  if (!context_->TryFlush() ||
       !events_.Record(kNumMarks + slot, stream()).ok()) {
     return true;
   }
@@ -80,12 +80,10 @@ bool CudaMachine::QueueToEnd(int i,
       status = loop->graph.Prepare(stream());
     }
   }
-  if (status.ok()) {
-    status = context_->Flush();
-  }
+  const bool is_ready = status.ok() && context_->TryFlush();
   // Nothing may wait for this device from here on until those of others have
   // their graphs too, since graphs wait for each other.
-  if (!context_->AllAgree(status.ok())) {
+  if (!context_->AllAgree(is_ready)) {
     ++loop->num_iterations;
     return false;
   }
