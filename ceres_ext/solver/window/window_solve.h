@@ -142,8 +142,8 @@ class WindowSolve {
   }
 
   CERES_EXT_WINDOW void Run(const TrustRegionOptions& options) {
-    stop_ = options.stop;
     if (team_->rank() == 0) {
+      stop_ = options.stop;  // Member() 0 reads it.
       // Each block decides, so all have to see the same flag.
       TrustRegionOptions of_block = options;
       of_block.stop = is_stopped_;
@@ -261,9 +261,12 @@ class WindowSolve {
   }
   // One thread reads the flag; its value goes to all blocks with those of Max.
   CERES_EXT_WINDOW double IsStopped() const {
+    if (Member() != 0) {
+      return 0.0;
+    }
     TrustRegionOptions flag;
     flag.stop = stop_;
-    return Member() == 0 && flag.IsStopped() ? 1.0 : 0.0;
+    return flag.IsStopped() ? 1.0 : 0.0;
   }
   CERES_EXT_WINDOW void SetStopped(double value) {
     if (team_->rank() == 0) {
