@@ -57,6 +57,7 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "ceres_ext/solver/trust_region.h"
 #include "ceres_ext/solver/window/window.h"
@@ -197,7 +198,8 @@ class WindowSolve {
       }
     }
     if (Member() == 0) {
-      w_.result->region = *region_;
+      // With its padding, since results are copied to the host as bytes.
+      std::memcpy(&w_.result->region, region_, sizeof(TrustRegion));
     }
     team_->Barrier();
   }
