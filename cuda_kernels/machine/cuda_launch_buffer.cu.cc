@@ -248,8 +248,13 @@ Status LaunchBuffer::AddAfterSets(const Kernel& kernel,
   int64_t at = 0;
   for (int i = 0; i < num_values; ++i) {
     launch->offsets[i] = static_cast<uint16_t>(at);
-    std::memcpy(values_.get() + launch->first_byte + at, values[i], sizes[i]);
-    at += kAlignment * CeilDivide(static_cast<int64_t>(sizes[i]), kAlignment);
+    const auto size = static_cast<int64_t>(sizes[i]);
+    const int64_t room = kAlignment * CeilDivide(size, kAlignment);
+    unsigned char* const to = values_.get() + launch->first_byte + at;
+    std::memcpy(to, values[i], sizes[i]);
+    // UpdateGraph compares what is between them too.
+    std::memset(to + size, 0, static_cast<size_t>(room - size));
+    at += room;
   }
   return {};
 }
