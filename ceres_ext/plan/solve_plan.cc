@@ -188,13 +188,13 @@ void ChooseCoarse(const PlanRequest& request,
                   const ExactStepCost& exact,
                   SolvePlan* plan) {
   const PreconditionerChoice asked = AskedPreconditioner(request);
-  if ((asked != PRECONDITIONER_TWO_LEVEL && asked != PRECONDITIONER_AUTO) ||
-      plan->step.factorizes()) {
+  const bool is_given = request.options.preconditioner == asked;
+  if (!HasSecondLevel(asked) || plan->step.factorizes()) {
     return;
   }
   const std::string why_not = WhyNotCoarse(rows, *plan);
   if (!why_not.empty()) {
-    if (request.options.preconditioner == asked && exact.step == 0.0) {
+    if (is_given && exact.step == 0.0) {
       plan->notes.push_back("PCG has no second level since " + why_not);
     }
     return;
@@ -202,7 +202,7 @@ void ChooseCoarse(const PlanRequest& request,
   const bool by_rows = rows.num_observation_kinds == 1 &&
                        rows.num_other_rows == 0 && !rows.has_pairs;
   // Otherwise each step forms S, which has to be asked for.
-  if (request.options.preconditioner != asked && !by_rows) {
+  if (!is_given && !by_rows) {
     return;
   }
   const CoarseCost cost =
@@ -236,9 +236,8 @@ bool ChooseJacobian(const PlanRequest& request,
   if (asked == JACOBIAN_AUTO) {
     // S as a matrix may be wanted: for a second level that is asked for, or for
     // an exact step that PCG comes to before its limit.
-    const PreconditionerChoice level = request.options.preconditioner;
     const bool may_need_matrix =
-        level == PRECONDITIONER_TWO_LEVEL || level == PRECONDITIONER_AUTO ||
+        HasSecondLevel(request.options.preconditioner) ||
         (exact.step > 0.0 &&
          exact.step < solver_options.max_linear_solver_iterations);
     // On the host recomputed ones take twice the time.

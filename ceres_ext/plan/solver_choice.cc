@@ -62,8 +62,7 @@ bool ChooseLinearSolver(const Options& options,
     ceres::StringToLinearSolverType(
         LinearSolverChoiceToString(options.linear_solver), &type);
   }
-  if (options.preconditioner == PRECONDITIONER_TWO_LEVEL ||
-      options.preconditioner == PRECONDITIONER_AUTO) {
+  if (HasSecondLevel(options.preconditioner)) {
     preconditioner = ceres::SCHUR_JACOBI;
   } else if (options.preconditioner != PRECONDITIONER_AS_GIVEN) {
     ceres::StringToPreconditionerType(

@@ -24,6 +24,12 @@ inline bool IsIterative(ceres::LinearSolverType type) {
   return type == ceres::ITERATIVE_SCHUR || type == ceres::CGNR;
 }
 
+// True if PCG has a second level, from the start or once it pays.
+inline bool HasSecondLevel(PreconditionerChoice preconditioner) {
+  return preconditioner == PRECONDITIONER_TWO_LEVEL ||
+         preconditioner == PRECONDITIONER_AUTO;
+}
+
 // True if S is formed as a matrix: for a factorisation or for products.
 inline bool NeedsSchurMatrix(const ceres::Solver::Options& options) {
   return IsFactorized(options.linear_solver_type) ||
