@@ -166,6 +166,10 @@ Status WindowsOnMachine<Machine>::Queue(
                   piece->input_bytes(), piece->inputs(), inputs_.data()));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(piece->output_bytes(), &outputs_));
+    // All bytes are copied to the host. Windows have room for blocks that do
+    // not vary.
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->SetZero(piece->output_bytes(), outputs_.data()));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(scratch_size, &scratch_));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(static_cast<int64_t>(groups.size()), &queues_));

@@ -166,10 +166,10 @@ class CudaMachine {
     int64_t num_launches = 0;
   };
   const LoopRecord& loop_record() const { return loop_record_; }
-  // Off until asked for; then a loop becomes a graph when min_num_iterations of
-  // it, at least one, have been queued one by one. Everything that an operation
-  // does in PCG's iterations must go through kernels::Launch or
-  // CudaContext::CopyOnDevice.
+  // After Setup. Off until asked for; then a loop becomes a graph when
+  // min_num_iterations of it, at least one, have been queued one by one.
+  // Everything that an operation does in PCG's iterations must go through
+  // kernels::Launch or CudaContext::CopyOnDevice.
   void EnableLoops(int min_num_iterations = 1);
 
   Status RecordMark(int mark) { return events_.RecordLater(mark, stream()); }

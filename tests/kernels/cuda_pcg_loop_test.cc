@@ -389,6 +389,7 @@ TEST_F(CudaPcgLoopTest, OtherSizes) {
   ASSERT_OK(larger.Setup(MakeEdgePairs(), context_.get()));
   InexactSolver<CudaMachine, Recomputed> solver;
   CudaMachine machine;
+  ASSERT_OK(machine.Setup(context_.get()));
   machine.EnableLoops();
   for (Problem* problem : {&problem_, &larger, &problem_}) {
     ASSERT_OK(machine.Setup(context_.get()));

@@ -57,7 +57,6 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "ceres_ext/solver/trust_region.h"
 #include "ceres_ext/solver/window/window.h"
@@ -198,8 +197,7 @@ class WindowSolve {
       }
     }
     if (Member() == 0) {
-      // With its padding, since results are copied to the host as bytes.
-      std::memcpy(&w_.result->region, region_, sizeof(TrustRegion));
+      w_.result->region = *region_;
     }
     team_->Barrier();
   }
