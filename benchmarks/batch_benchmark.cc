@@ -8,15 +8,17 @@
 // A camera moves along a line; each point is in five images in a row, with
 // noise of half a pixel. W10: 10 cameras, 500 points, 2,500 observations; W20:
 // 20, 2,000, 10,000; W50: 50, 5,000, 25,000; P1: a pose with 200 points that
-// are known, P6: the same with constant intrinsics; 32 different ones,
-// repeated. Ten iterations each, double, 9 columns a camera, 6 in P6. C1: curve
-// fits of 4 parameters and 20 residuals by a user-defined functor, with the
-// tolerances of Ceres's defaults and at most 50 iterations. A line of JSON
-// each: windows per second from arrays to arrays, median of --repeats; the
-// parts of it; milliseconds of one window by itself, percentiles of --singles;
-// the mean of final costs; windows that ended with other bits than their first
-// copy. Stock's ceres::Problem is made beforehand, which is not counted.
-// cuda_solve and host_solve are ceres_ext::Solve, one window after the other.
+// are known, P6: the same with constant intrinsics; R10, R20, R50: W10, W20 and
+// W50 as poses (quaternions), each with the three intrinsics of its own RADIAL
+// camera; 32 different ones, repeated. Ten iterations each, double, 9 columns a
+// camera, 6 in P6. C1: curve fits of 4 parameters and 20 residuals by a
+// user-defined functor, with the tolerances of Ceres's defaults and at most 50
+// iterations. A line of JSON each: windows per second from arrays to arrays,
+// median of --repeats; the parts of it; milliseconds of one window by itself,
+// percentiles of --singles; the mean of final costs; windows that ended with
+// other bits than their first copy. Stock's ceres::Problem is made beforehand,
+// which is not counted. cuda_solve and host_solve are ceres_ext::Solve, one
+// window after the other.
 //
 //   batch_benchmark --resources --machine=cuda --submissions=200
 //
@@ -54,10 +56,15 @@
 #endif
 #include "ceres/manifold.h"
 #include "ceres/problem.h"
+#include "ceres/product_manifold.h"
+#include "ceres/rotation.h"
 #include "ceres/solver.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/batch.h"
+#include "ceres_ext/camera_models.h"
+#include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/photogrammetry.h"
 #include "ceres_ext/solve.h"
 #include "ceres_ext/window_solver.h"
 #include "cuda_kernels/model/bal_model.h"
@@ -103,25 +110,45 @@ struct Size {
   int num_points;
   int views;
   int count;
-  bool has_constant_points;
-  bool has_constant_intrinsics;
+  bool has_constant_points = false;
+  bool has_constant_intrinsics = false;
+  bool has_poses = false;
+
+  int camera_size() const { return has_poses ? 7 : 9; }
+  ceres::Manifold* manifold() const {
+    static ceres::SubsetManifold pose_alone(9, {6, 7, 8});
+    static ceres::ProductManifold<ceres::EigenQuaternionManifold,
+                                  ceres::EuclideanManifold<3>>
+        pose;
+    return has_poses                 ? static_cast<ceres::Manifold*>(&pose)
+           : has_constant_intrinsics ? &pose_alone
+                                     : nullptr;
+  }
 };
 
-const Size kSizes[] = {{"W10", 10, 500, 5, 4096, false, false},
-                       {"W20", 20, 2000, 5, 2048, false, false},
-                       {"W50", 50, 5000, 5, 1024, false, false},
+const Size kSizes[] = {{"W10", 10, 500, 5, 4096},
+                       {"W20", 20, 2000, 5, 2048},
+                       {"W50", 50, 5000, 5, 1024},
+                       {"R10", 10, 500, 5, 4096, false, false, true},
+                       {"R20", 20, 2000, 5, 2048, false, false, true},
+                       {"R50", 50, 5000, 5, 1024, false, false, true},
                        {"P1", 1, 200, 1, 65536, true, false},
                        {"P6", 1, 200, 1, 65536, true, true}};
 
-ceres::SubsetManifold* PoseAlone() {
-  static ceres::SubsetManifold pose(9, {6, 7, 8});
-  return &pose;
+// f, cx, cy, k1, k2; cx and cy are zero.
+constexpr int kParams = RadialCamera::kNumParams;
+using PoseError = ReprojectionError<RadialCamera, EigenQuaternion>;
+using PoseCost = CostFunctionFor<DeviceAutoDiffCostFunction, PoseError>;
+ceres::SubsetManifold* WithoutCenter() {
+  static ceres::SubsetManifold params(kParams, {1, 2});
+  return &params;
 }
 
 struct Windows {
   Size size;
   int count = 0;
   std::vector<double> cameras;
+  std::vector<double> params;  // of each camera, if they are poses
   std::vector<double> points;
   std::vector<double> observations;
   std::vector<int32_t> camera_id;
@@ -182,6 +209,28 @@ void AddWindow(unsigned seed, Windows* windows) {
   windows->row_begin.push_back(static_cast<int64_t>(windows->camera_id.size()));
 }
 
+// Poses and RADIAL cameras for BAL's, which look the other way: turned by pi
+// about x, with y downwards.
+void MakePoses(Windows* windows) {
+  std::vector<double> poses;
+  for (size_t i = 0; i < windows->cameras.size(); i += 9) {
+    const double* const camera = &windows->cameras[i];
+    double of_camera[4];
+    ceres::AngleAxisToQuaternion(camera, of_camera);
+    const double turn[4] = {0.0, 1.0, 0.0, 0.0};
+    double q[4];
+    ceres::QuaternionProduct(turn, of_camera, q);
+    poses.insert(poses.end(),
+                 {q[1], q[2], q[3], q[0], camera[3], -camera[4], -camera[5]});
+    windows->params.insert(windows->params.end(),
+                           {camera[6], 0.0, 0.0, camera[7], camera[8]});
+  }
+  windows->cameras = poses;
+  for (size_t k = 1; k < windows->observations.size(); k += 2) {
+    windows->observations[k] = -windows->observations[k];
+  }
+}
+
 // first: of the kDistinct different ones.
 Windows MakeWindows(const Size& size, int count, int first = 0) {
   Windows windows;
@@ -196,6 +245,9 @@ Windows MakeWindows(const Size& size, int count, int first = 0) {
   }
   windows.point_is_constant.assign(windows.points.size() / 3,
                                    size.has_constant_points ? 1 : 0);
+  if (size.has_poses) {
+    MakePoses(&windows);
+  }
   return windows;
 }
 
@@ -259,19 +311,33 @@ ProblemBatch BatchOf(Windows* windows) {
   ArrayProblem::Parameters cameras;
   cameras.values = windows->cameras.data();
   cameras.num_blocks = windows->camera_begin.back();
-  cameras.size = 9;
+  cameras.size = windows->size.camera_size();
   cameras.is_constant = windows->camera_is_constant.data();
-  cameras.manifold =
-      windows->size.has_constant_intrinsics ? PoseAlone() : nullptr;
+  cameras.manifold = windows->size.manifold();
   const int c = batch.problem.AddParameters(cameras);
   const int p = batch.problem.AddParameters(points);
-  batch.problem.AddResiduals<BalReprojectionError>(
-      windows->row_begin.back(),
-      windows->observations.data(),
-      {{c, windows->camera_id.data()}, {p, windows->point_id.data()}});
   batch.num_problems = windows->count;
   batch.parameter_begin = {windows->camera_begin.data(),
                            windows->point_begin.data()};
+  const ArrayProblem::Index camera{c, windows->camera_id.data()};
+  const ArrayProblem::Index point{p, windows->point_id.data()};
+  if (windows->size.has_poses) {
+    ArrayProblem::Parameters params = cameras;
+    params.values = windows->params.data();
+    params.size = kParams;
+    params.manifold = WithoutCenter();
+    const int of_camera = batch.problem.AddParameters(params);
+    batch.problem.AddResiduals<PoseCost>(
+        windows->row_begin.back(),
+        windows->observations.data(),
+        {point, camera, {of_camera, windows->camera_id.data()}});
+    batch.parameter_begin.push_back(windows->camera_begin.data());
+  } else {
+    batch.problem.AddResiduals<BalReprojectionError>(
+        windows->row_begin.back(),
+        windows->observations.data(),
+        {camera, point});
+  }
   batch.residual_begin = {windows->row_begin.data()};
   return batch;
 }
@@ -300,7 +366,8 @@ Run SolveAll(const Windows& start, DeviceType device) {
   if (!Solve(SolverOptions(FLAGS_threads), device, &batch, &run)) {
     return run;
   }
-  const int64_t values = int64_t{9} * windows.size.num_cameras;
+  const int64_t values =
+      int64_t{windows.size.camera_size()} * windows.size.num_cameras;
   for (int i = 0; i < windows.count; ++i) {
     run.mean_cost += run.summary.problems[i].final_cost / windows.count;
     const double* const cameras = windows.cameras.data();
@@ -368,23 +435,37 @@ Run SolveByStock(const Windows& start) {
     of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
     problems.push_back(std::make_unique<ceres::Problem>(of_problem));
     for (int64_t k = windows.row_begin[i]; k < windows.row_begin[i + 1]; ++k) {
+      const int32_t id = windows.camera_id[k];
+      const bool is_constant = windows.camera_is_constant[id] != 0;
       double* const point = &windows.points[int64_t{3} * windows.point_id[k]];
-      problems[i]->AddResidualBlock(
-          CreateBalReprojectionError(windows.observations[2 * k],
-                                     windows.observations[2 * k + 1]),
-          nullptr,
-          &windows.cameras[int64_t{9} * windows.camera_id[k]],
-          point);
-      if (windows.camera_is_constant[windows.camera_id[k]] != 0) {
-        problems[i]->SetParameterBlockConstant(
-            &windows.cameras[int64_t{9} * windows.camera_id[k]]);
+      double* const camera =
+          &windows.cameras[int64_t{windows.size.camera_size()} * id];
+      const double* const observed = &windows.observations[2 * k];
+      if (windows.size.has_poses) {
+        double* const params = &windows.params[int64_t{kParams} * id];
+        problems[i]->AddResidualBlock(
+            new PoseCost(new PoseError{observed[0], observed[1]}),
+            nullptr,
+            point,
+            camera,
+            params);
+        problems[i]->SetManifold(params, WithoutCenter());
+        if (is_constant) {
+          problems[i]->SetParameterBlockConstant(params);
+        }
+      } else {
+        problems[i]->AddResidualBlock(
+            CreateBalReprojectionError(observed[0], observed[1]),
+            nullptr,
+            camera,
+            point);
+      }
+      problems[i]->SetManifold(camera, windows.size.manifold());
+      if (is_constant) {
+        problems[i]->SetParameterBlockConstant(camera);
       }
       if (windows.size.has_constant_points) {
         problems[i]->SetParameterBlockConstant(point);
-      }
-      if (windows.size.has_constant_intrinsics) {
-        problems[i]->SetManifold(
-            &windows.cameras[int64_t{9} * windows.camera_id[k]], PoseAlone());
       }
     }
   }
@@ -703,6 +784,9 @@ void Stream(const Size& size,
         std::copy(start.cameras.begin(),
                   start.cameras.end(),
                   flight.windows.cameras.begin());
+        std::copy(start.params.begin(),
+                  start.params.end(),
+                  flight.windows.params.begin());
         std::copy(start.points.begin(),
                   start.points.end(),
                   flight.windows.points.begin());

@@ -89,13 +89,8 @@ ReducedSize::ReducedSize(const PackedWindow& window, const unsigned char* input)
                        window.record.has_losses);
   const auto* const mask =
       reinterpret_cast<const uint16_t*>(input + at.column_mask);
-  num_parameter_blocks = counts.num_cameras + counts.num_points;
-  // A rotation vector has a zero behind it.
-  const int camera_size =
-      window.kind.has_poses() && !window.record.has_quaternions
-          ? window.kind.camera_size - 1
-          : window.kind.camera_size;
-  num_parameters = camera_size * counts.num_cameras + 3 * counts.num_points;
+  num_parameter_blocks = window.num_camera_blocks + counts.num_points;
+  num_parameters = window.num_camera_values + 3 * counts.num_points;
   num_effective_parameters = 3 * counts.num_points;
   for (int32_t c = 0; c < counts.num_cameras; ++c) {
     num_effective_parameters += __builtin_popcount(mask[c]);

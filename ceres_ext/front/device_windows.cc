@@ -63,8 +63,10 @@ auto WindowsOnMachine<Machine>::MakeGroups(
                  piece.packed(b).record.counts.num_rows;
         });
     if constexpr (!kIsHost<Machine>) {
-      group.kernel = group.kind.has_poses() ? PoseWindowKernel()
-                                            : BalWindowKernel(group.kind);
+      group.kernel = group.kind.has_own_intrinsics()
+                         ? OwnIntrinsicsWindowKernel()
+                     : group.kind.has_poses() ? PoseWindowKernel()
+                                              : BalWindowKernel(group.kind);
       group.grid = ChooseGrid(group.kernel,
                               group,
                               machine_->context()->num_multiprocessors(),
@@ -99,10 +101,10 @@ Status WindowsOnMachine<Machine>::Reserve(
   } else {
     const CurrentMachine<Machine> current(machine_);
     CERES_EXT_RETURN_IF_ERROR(current.status());
-    // Loss chains are numbered by a byte. There are at most 36 groups: 6 kinds,
+    // Loss chains are numbered by a byte. There are at most 42 groups: 7 kinds,
     // S in one of two memories, 3 numbers of threads.
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(256, &losses_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(6 * 2 * 3, &queues_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(7 * 2 * 3, &queues_));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(bounds.num_problems, &records_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(bounds.input_bytes, &inputs_));

@@ -2,8 +2,9 @@
 //
 // Rows of poses, by which WindowSolve evaluates (solver/window/): reprojection
 // errors of ceres_ext/photogrammetry.h with constant intrinsics, and priors on
-// poses. All camera models are in one function, since one kernel solves all
-// windows of poses.
+// poses; or reprojection errors of poses with intrinsics of their own. All
+// camera models are in one function, since one kernel solves all windows of a
+// class.
 //
 // A pose has the local coordinates (w, t), R' = Exp(w) R. With q of norm n, R =
 // (1 - n^2) I + n^2 R(q / n), as in photogrammetry.h; a step of q's manifold
@@ -52,10 +53,11 @@ class PoseRows {
 
   // Offsets as in the record of the window, whose arrays are in `inputs`.
   CERES_EXT_WINDOW PoseRows(const WindowRecord& record,
-                            const unsigned char* inputs)
+                            const unsigned char* inputs,
+                            int camera_size = kPoseSize)
       : has_quaternions_(record.has_quaternions) {
     const WindowInput at(
-        kPoseSize, record.counts, record.has_weights, record.has_losses);
+        camera_size, record.counts, record.has_weights, record.has_losses);
     const unsigned char* const input = inputs + record.input_begin;
     intrinsics_ =
         reinterpret_cast<const WindowIntrinsics*>(input + at.intrinsics);
@@ -127,11 +129,15 @@ class PoseRows {
     }
   }
 
+  CERES_EXT_WINDOW static constexpr bool IsPartOfState(int /*mask*/,
+                                                       int /*e*/) {
+    return true;
+  }
+
   CERES_EXT_WINDOW Projection Project(int row,
                                       const State& state,
                                       const double* point) const {
-    return Project(
-        intrinsics_[intrinsics_of_row_[row]], ScaleOf(row), state, point);
+    return Project(IntrinsicsOf(row), ScaleOf(row), state, point);
   }
   CERES_EXT_WINDOW static Projection Project(const WindowIntrinsics& intrinsics,
                                              double scale,
@@ -139,7 +145,7 @@ class PoseRows {
                                              const double* point) {
     Projection p = {};
     double in_camera[3];
-    Transform(state, point, p.arm, in_camera);
+    Transform(state.R, state.t, point, p.arm, in_camera);
     for (int i = 0; i < 3; ++i) {
       p.arm[i] -= state.excess * point[i];
     }
@@ -147,7 +153,7 @@ class PoseRows {
     const Jet jets[3] = {
         Jet(in_camera[0], 0), Jet(in_camera[1], 1), Jet(in_camera[2], 2)};
     Jet pixel[2];
-    if (!ImgFromCam(intrinsics, jets, pixel)) {
+    if (!ImgFromCam(intrinsics.model, intrinsics.params, jets, pixel)) {
       SetUnseen(in_camera, p.pixel, &p.scale);
       return p;
     }
@@ -166,12 +172,7 @@ class PoseRows {
                                  const double* point,
                                  const double* observed,
                                  double* r) const {
-    Evaluate(intrinsics_[intrinsics_of_row_[row]],
-             ScaleOf(row),
-             state,
-             point,
-             observed,
-             r);
+    Evaluate(IntrinsicsOf(row), ScaleOf(row), state, point, observed, r);
   }
   CERES_EXT_WINDOW static void Evaluate(const WindowIntrinsics& intrinsics,
                                         double scale,
@@ -181,9 +182,9 @@ class PoseRows {
                                         double* r) {
     double turned[3];
     double in_camera[3];
-    Transform(state, point, turned, in_camera);
+    Transform(state.R, state.t, point, turned, in_camera);
     double pixel[2];
-    if (!ImgFromCam(intrinsics, in_camera, pixel)) {
+    if (!ImgFromCam(intrinsics.model, intrinsics.params, in_camera, pixel)) {
       SetUnseen(in_camera, pixel, &scale);
     }
     for (int i = 0; i < 2; ++i) {
@@ -232,13 +233,7 @@ class PoseRows {
   CERES_EXT_WINDOW static void PointJacobian(const State& state,
                                              const Projection& p,
                                              double* by_point) {
-    for (int i = 0; i < 2; ++i) {
-      const double* const a = p.by_camera + 3 * i;
-      for (int e = 0; e < 3; ++e) {
-        by_point[3 * i + e] =
-            a[0] * state.R[e] + a[1] * state.R[3 + e] + a[2] * state.R[6 + e];
-      }
-    }
+    PointJacobian(state.R, p, by_point);
   }
 
   CERES_EXT_WINDOW const WindowPrior& prior(int k) const { return priors_[k]; }
@@ -356,19 +351,36 @@ class PoseRows {
     }
   }
 
- private:
+ protected:
+  static constexpr int kNumParams =
+      sizeof(WindowIntrinsics::params) / sizeof(double);
+
   CERES_EXT_WINDOW double ScaleOf(int row) const {
     return scales_ != nullptr ? scales_[row] : 1.0;
   }
+  CERES_EXT_WINDOW const WindowIntrinsics& IntrinsicsOf(int row) const {
+    return intrinsics_[intrinsics_of_row_[row]];
+  }
 
-  CERES_EXT_WINDOW static void Transform(const State& state,
+  CERES_EXT_WINDOW static void Transform(const double* R,
+                                         const double* t,
                                          const double* point,
                                          double* turned,
                                          double* in_camera) {
     for (int i = 0; i < 3; ++i) {
-      const double* const row = state.R + 3 * i;
+      const double* const row = R + 3 * i;
       turned[i] = row[0] * point[0] + row[1] * point[1] + row[2] * point[2];
-      in_camera[i] = turned[i] + state.t[i];
+      in_camera[i] = turned[i] + t[i];
+    }
+  }
+  CERES_EXT_WINDOW static void PointJacobian(const double* R,
+                                             const Projection& p,
+                                             double* by_point) {
+    for (int i = 0; i < 2; ++i) {
+      const double* const a = p.by_camera + 3 * i;
+      for (int e = 0; e < 3; ++e) {
+        by_point[3 * i + e] = a[0] * R[e] + a[1] * R[3 + e] + a[2] * R[6 + e];
+      }
     }
   }
 
@@ -382,27 +394,11 @@ class PoseRows {
     *scale = fails ? 1.0 : 0.0;
   }
 
-  // to = A from
-  CERES_EXT_WINDOW static void Multiply(const double* a,
-                                        const double* from,
-                                        double* to) {
-    for (int i = 0; i < WindowPrior::kSize; ++i) {
-      double sum = 0.0;
-      for (int e = 0; e < WindowPrior::kSize; ++e) {
-        sum += a[WindowPrior::kSize * i + e] * from[e];
-      }
-      to[i] = sum;
-    }
-  }
-
-  template <typename Camera, typename T>
-  CERES_EXT_WINDOW static bool ImgFromCamOf(const double* params,
+  template <typename Camera, typename P, typename T>
+  CERES_EXT_WINDOW static bool ImgFromCamOf(const P* params,
                                             const T* point,
                                             T* pixel) {
-    static_assert(
-        Camera::kNumParams <=
-            static_cast<int>(sizeof(WindowIntrinsics::params) / sizeof(double)),
-        "room for the parameters");
+    static_assert(Camera::kNumParams <= kNumParams, "room for the parameters");
     T of_type[Camera::kNumParams];
     for (int i = 0; i < Camera::kNumParams; ++i) {
       of_type[i] = T(params[i]);
@@ -411,11 +407,12 @@ class PoseRows {
   }
 
   // The only function with camera models.
-  template <typename T>
-  CERES_EXT_WINDOW_CALL static bool ImgFromCam(
-      const WindowIntrinsics& intrinsics, const T* point, T* pixel) {
-    const double* const p = intrinsics.params;
-    switch (intrinsics.model) {
+  template <typename P, typename T>
+  CERES_EXT_WINDOW_CALL static bool ImgFromCam(int32_t model,
+                                               const P* p,
+                                               const T* point,
+                                               T* pixel) {
+    switch (model) {
       case SimplePinholeCamera::kModelId:
         return ImgFromCamOf<SimplePinholeCamera>(p, point, pixel);
       case PinholeCamera::kModelId:
@@ -450,6 +447,20 @@ class PoseRows {
         return ImgFromCamOf<FisheyeCamera>(p, point, pixel);
       default:  // The packer refuses others.
         return ImgFromCamOf<EucmCamera>(p, point, pixel);
+    }
+  }
+
+ private:
+  // to = A from
+  CERES_EXT_WINDOW static void Multiply(const double* a,
+                                        const double* from,
+                                        double* to) {
+    for (int i = 0; i < WindowPrior::kSize; ++i) {
+      double sum = 0.0;
+      for (int e = 0; e < WindowPrior::kSize; ++e) {
+        sum += a[WindowPrior::kSize * i + e] * from[e];
+      }
+      to[i] = sum;
     }
   }
 
@@ -506,6 +517,154 @@ class PoseRows {
   const WindowMarginal* marginals_ = nullptr;
   const WindowMarginalPose* marginal_poses_ = nullptr;
   const double* marginal_values_ = nullptr;
+};
+
+// Rows of poses with intrinsics of their own, which vary: a camera has the
+// columns of its pose, then those of its intrinsics. Quaternions have the norm
+// 1, so that PoseRows::State::excess is 0.
+class OwnIntrinsicsRows : public PoseRows {
+ public:
+  static constexpr int kCamera = kOwnCameraSize;
+  static constexpr int kColumns = kOwnCameraColumns;
+  static constexpr bool kHasPriors = false;
+
+  struct State {
+    double R[9];
+    double t[3];
+    double own[kMaxOwnIntrinsics];
+  };
+  struct Projection : PoseRows::Projection {
+    double by_own[2 * kMaxOwnIntrinsics];  // scaled derivative
+  };
+
+  CERES_EXT_WINDOW OwnIntrinsicsRows(const WindowRecord& record,
+                                     const unsigned char* inputs)
+      : PoseRows(record, inputs, kOwnCameraSize) {}
+
+  CERES_EXT_WINDOW State Prepare(const double* camera, double* map) const {
+    const PoseRows::State pose = PoseRows::Prepare(camera, map);
+    State state = {};
+    for (int e = 0; e < 9; ++e) {
+      state.R[e] = pose.R[e];
+    }
+    for (int e = 0; e < 3; ++e) {
+      state.t[e] = pose.t[e];
+      state.own[e] = camera[kPoseSize + e];
+    }
+    return state;
+  }
+
+  CERES_EXT_WINDOW void Plus(int mask,
+                             const double* x,
+                             const double* delta,
+                             double* moved) const {
+    PoseRows::Plus(mask, x, delta, moved);
+    for (int k = 0; k < kMaxOwnIntrinsics; ++k) {
+      const int c = kPoseColumns + k;
+      const int e = kPoseSize + k;
+      moved[e] = (mask >> c & 1) != 0 ? x[e] + delta[c] : x[e];
+    }
+    moved[kCamera - 1] = x[kCamera - 1];
+  }
+
+  // A constant pose is not.
+  CERES_EXT_WINDOW static constexpr bool IsPartOfState(int mask, int e) {
+    return e >= kPoseSize || (mask & ((1 << kPoseColumns) - 1)) != 0;
+  }
+
+  CERES_EXT_WINDOW Projection Project(int row,
+                                      const State& state,
+                                      const double* point) const {
+    const WindowIntrinsics& intrinsics = IntrinsicsOf(row);
+    Projection p = {};
+    double in_camera[3];
+    Transform(state.R, state.t, point, p.arm, in_camera);
+    using Jet = ceres::Jet<double, 3 + kMaxOwnIntrinsics>;
+    Jet params[kNumParams];
+    for (int i = 0; i < kNumParams; ++i) {
+      params[i] = Jet(intrinsics.params[i]);
+    }
+    for (int k = 0; k < kMaxOwnIntrinsics && intrinsics.own[k] >= 0; ++k) {
+      params[intrinsics.own[k]] = Jet(state.own[k], 3 + k);
+    }
+    const Jet jets[3] = {
+        Jet(in_camera[0], 0), Jet(in_camera[1], 1), Jet(in_camera[2], 2)};
+    Jet pixel[2];
+    if (!ImgFromCam(intrinsics.model, params, jets, pixel)) {
+      SetUnseen(in_camera, p.pixel, &p.scale);
+      return p;
+    }
+    p.scale = ScaleOf(row);
+    for (int i = 0; i < 2; ++i) {
+      p.pixel[i] = pixel[i].a;
+      for (int e = 0; e < 3; ++e) {
+        p.by_camera[3 * i + e] = p.scale * pixel[i].v[e];
+        p.by_own[3 * i + e] = p.scale * pixel[i].v[3 + e];
+      }
+    }
+    return p;
+  }
+
+  CERES_EXT_WINDOW void Evaluate(int row,
+                                 const State& state,
+                                 const double* point,
+                                 const double* observed,
+                                 double* r) const {
+    const WindowIntrinsics& intrinsics = IntrinsicsOf(row);
+    double turned[3];
+    double in_camera[3];
+    Transform(state.R, state.t, point, turned, in_camera);
+    double params[kNumParams];
+    for (int i = 0; i < kNumParams; ++i) {
+      params[i] = intrinsics.params[i];
+    }
+    for (int k = 0; k < kMaxOwnIntrinsics && intrinsics.own[k] >= 0; ++k) {
+      params[intrinsics.own[k]] = state.own[k];
+    }
+    double scale = ScaleOf(row);
+    double pixel[2];
+    if (!ImgFromCam(intrinsics.model, params, in_camera, pixel)) {
+      SetUnseen(in_camera, pixel, &scale);
+    }
+    for (int i = 0; i < 2; ++i) {
+      r[i] = scale * (pixel[i] - observed[i]);
+    }
+  }
+  CERES_EXT_WINDOW static void Residual(const State& /*state*/,
+                                        const Projection& p,
+                                        const double* observed,
+                                        double* r) {
+    PoseRows::Residual({}, p, observed, r);
+  }
+
+  CERES_EXT_WINDOW static void CameraJacobian(const State& /*state*/,
+                                              const Projection& p,
+                                              double* local) {
+    PoseRows::CameraJacobian({}, p, local);
+    for (int i = 0; i < 2; ++i) {
+      for (int k = 0; k < kMaxOwnIntrinsics; ++k) {
+        local[TeamLayout::kLocal * i + kPoseColumns + k] =
+            p.by_own[kMaxOwnIntrinsics * i + k];
+      }
+    }
+  }
+  CERES_EXT_WINDOW static void CameraMultiply(const State& /*state*/,
+                                              const Projection& p,
+                                              const double* local_step,
+                                              double* moved) {
+    PoseRows::CameraMultiply({}, p, local_step, moved);
+    for (int i = 0; i < 2; ++i) {
+      for (int k = 0; k < kMaxOwnIntrinsics; ++k) {
+        moved[i] +=
+            p.by_own[kMaxOwnIntrinsics * i + k] * local_step[kPoseColumns + k];
+      }
+    }
+  }
+  CERES_EXT_WINDOW static void PointJacobian(const State& state,
+                                             const Projection& p,
+                                             double* by_point) {
+    PoseRows::PointJacobian(state.R, p, by_point);
+  }
 };
 
 static_assert(sizeof(PoseRows::State) == TeamLayout::kState * sizeof(double),

@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The solve of windows of poses, on the host and on a device.
+// The solve of windows of poses, with constant intrinsics or their own, on the
+// host and on a device.
 #ifndef CERES_EXT_FRONT_POSE_WINDOWS_H_
 #define CERES_EXT_FRONT_POSE_WINDOWS_H_
 
@@ -19,8 +20,16 @@ void RunPoseWindow(const WindowRecord& record,
                    const TrustRegionOptions& options,
                    double* memory);
 
+void RunOwnIntrinsicsWindow(const WindowRecord& record,
+                            const unsigned char* inputs,
+                            const Window& window,
+                            bool has_schur,
+                            const TrustRegionOptions& options,
+                            double* memory);
+
 // In a build with CUDA.
 WindowKernel PoseWindowKernel();
+WindowKernel OwnIntrinsicsWindowKernel();
 
 }  // namespace ceres_ext
 

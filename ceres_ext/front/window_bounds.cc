@@ -16,7 +16,7 @@
 namespace ceres_ext {
 namespace {
 
-constexpr int kCameraSize = 10;
+constexpr int kCameraSize = kOwnCameraSize;  // the largest
 constexpr int kColumns = 10;
 constexpr int32_t kMostCameras = kMaxWindowCameras;
 

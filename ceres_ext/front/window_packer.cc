@@ -38,6 +38,20 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
   }
   ReadForms();
   camera_place_.assign(parameters(cameras_).num_blocks, kUnused);
+  for (const RowArray& array : arrays_) {
+    if (array.rows->kind != WindowRowKind::kReprojection) {
+      continue;
+    }
+    const int params = ParamsOf(array);
+    for (int64_t b = 0;
+         b < parameters(params).num_blocks && intrinsics_.empty();
+         ++b) {
+      if (!IsConstant(params, b)) {
+        intrinsics_.resize(parameters(cameras_).num_blocks);
+      }
+    }
+  }
+  const int camera_size = intrinsics_.empty() ? camera_size_ : kOwnCameraSize;
   point_place_.assign(parameters(points_).num_blocks, kUnused);
   input_begin_.push_back(0);
   output_begin_.push_back(0);
@@ -66,8 +80,7 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
         priors += num_blocks;
       }
       if (array.rows->kind == WindowRowKind::kReprojection) {
-        const Blocks blocks = BlocksOf(
-            residuals(array).blocks[WindowRows::kParamsBlock].parameters, i);
+        const Blocks blocks = BlocksOf(ParamsOf(array), i);
         params += blocks.end - blocks.begin;
       }
     }
@@ -99,10 +112,10 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
     // up to 8 bytes, which 64 bytes cover.
     input_begin_.push_back(
         input_begin_[i] + 64 +
-        WindowInput(camera_size_, counts, has_weights_, !losses_.empty())
+        WindowInput(camera_size, counts, has_weights_, !losses_.empty())
             .num_bytes);
     output_begin_.push_back(output_begin_[i] +
-                            WindowOutput(camera_size_, counts).num_bytes);
+                            WindowOutput(camera_size, counts).num_bytes);
   }
 }
 
@@ -261,14 +274,110 @@ const WindowPacker::CameraForm& WindowPacker::FormOf(int64_t camera) const {
   return forms_.find(parameters(cameras_).ManifoldOf(camera))->second;
 }
 
+// The camera is constant if it has no intrinsics of its own.
+bool WindowPacker::IsConstantPose(int64_t camera) const {
+  const CameraForm& form = FormOf(camera);
+  return IsConstant(cameras_, camera) || (form.is_known && form.varies == 0);
+}
+
+bool WindowPacker::HasOwnIntrinsics(int64_t camera) const {
+  return !intrinsics_.empty() && intrinsics_[camera].varies != 0;
+}
+
 // The columns of a camera that vary. A turn has one column less than its
 // quaternion has values.
-uint16_t WindowPacker::MaskOf(const CameraForm& form) const {
-  const bool has_three_columns =
-      camera_size_ == kPoseSize ? num_camera_values_ == kPoseSize : form.turns;
-  return has_three_columns ? static_cast<uint16_t>((form.varies >> 4) << 3 |
-                                                   (form.turns ? 7 : 0))
-                           : form.varies;
+uint16_t WindowPacker::MaskOf(int64_t camera) const {
+  const CameraForm& form = FormOf(camera);
+  int mask = 0;
+  if (!IsConstantPose(camera)) {
+    const bool has_three_columns = camera_size_ == kPoseSize
+                                       ? num_camera_values_ == kPoseSize
+                                       : form.turns;
+    mask = has_three_columns ? (form.varies >> 4) << 3 | (form.turns ? 7 : 0)
+                             : form.varies;
+  }
+  if (HasOwnIntrinsics(camera)) {
+    const int num_own = __builtin_popcount(intrinsics_[camera].varies);
+    mask |= ((1 << num_own) - 1) << kPoseColumns;
+  }
+  return static_cast<uint16_t>(mask);
+}
+
+// The array of intrinsics of rows of poses.
+int WindowPacker::ParamsOf(const RowArray& array) const {
+  return residuals(array).blocks[WindowRows::kParamsBlock].parameters;
+}
+
+// Finds which poses have intrinsics of their own. Returns the reason if others
+// vary.
+std::string WindowPacker::FindOwnIntrinsics(int64_t i) {
+  const Blocks cameras = BlocksOf(cameras_, i);
+  std::fill(intrinsics_.begin() + cameras.begin,
+            intrinsics_.begin() + cameras.end,
+            Intrinsics());
+  bool is_known = true;
+  // Rows with an index that is not valid end this; Count finds them too.
+  ForEachRow(i, [&](int e, int64_t k, int64_t camera, int64_t /*point*/) {
+    const int params = ParamsOf(arrays_[e]);
+    const int64_t block =
+        residuals(arrays_[e]).blocks[WindowRows::kParamsBlock].BlockOf(k);
+    Intrinsics& of_camera = intrinsics_[camera];
+    if (of_camera.array < 0) {
+      of_camera.array = e;
+      of_camera.block = block;
+    } else if (of_camera.block == block &&
+               ParamsOf(arrays_[of_camera.array]) == params) {
+      return true;
+    } else {
+      of_camera.is_one = false;
+    }
+    if (IsConstant(params, block)) {
+      return true;
+    }
+    const int size = parameters(params).size;
+    const ceres::Manifold* const manifold =
+        parameters(params).ManifoldOf(block);
+    std::vector<kernels::ManifoldFactor> factors;
+    if (manifold == nullptr) {
+      factors.push_back({kernels::ManifoldKind::kEuclidean, size});
+    } else if (manifold->AmbientSize() != size ||
+               !ReadManifold(*manifold, &factors)) {
+      is_known = false;
+    }
+    int at = 0;
+    for (const kernels::ManifoldFactor& factor : factors) {
+      const bool varies = factor.kind != kernels::ManifoldKind::kConstant;
+      is_known &= !varies || factor.kind == kernels::ManifoldKind::kEuclidean;
+      for (int p = at; varies && p < at + factor.size; ++p) {
+        of_camera.varies |= static_cast<uint16_t>(1 << p);
+      }
+      at += factor.size;
+    }
+    return true;
+  });
+  if (!is_known) {
+    return "the manifold of intrinsics that vary is not a subset's";
+  }
+  std::vector<std::pair<int, int64_t>> own;
+  for (int64_t c = cameras.begin; c < cameras.end; ++c) {
+    const Intrinsics& of_camera = intrinsics_[c];
+    if (of_camera.varies == 0) {
+      continue;
+    }
+    if (!of_camera.is_one) {
+      return "a pose has several blocks of intrinsics, and some vary";
+    }
+    if (__builtin_popcount(of_camera.varies) > kMaxOwnIntrinsics) {
+      return Sentence(
+          "more than ", kMaxOwnIntrinsics, " intrinsics of a camera vary");
+    }
+    own.emplace_back(ParamsOf(arrays_[of_camera.array]), of_camera.block);
+  }
+  std::sort(own.begin(), own.end());
+  if (std::adjacent_find(own.begin(), own.end()) != own.end()) {
+    return "poses share intrinsics that vary";
+  }
+  return "";
 }
 
 bool WindowPacker::IsConstant(int array, int64_t block) const {
@@ -501,10 +610,43 @@ void WindowPacker::ReadIntrinsics(const RowArray& array,
                                   WindowIntrinsics* intrinsics) const {
   *intrinsics = WindowIntrinsics();
   intrinsics->model = array.rows->camera_model;
-  const int params =
-      residuals(array).blocks[WindowRows::kParamsBlock].parameters;
-  std::copy_n(
-      ValuesOf(params, block), array.rows->num_params, intrinsics->params);
+  std::copy_n(ValuesOf(ParamsOf(array), block),
+              array.rows->num_params,
+              intrinsics->params);
+}
+
+// The values of own intrinsics that vary, and the norm of those that are held.
+void WindowPacker::ReadOwnIntrinsics(int64_t camera, double* values) const {
+  std::fill_n(values, kMaxOwnIntrinsics + 1, 0.0);
+  const Intrinsics& of_camera = intrinsics_[camera];
+  if (of_camera.varies == 0) {
+    return;
+  }
+  const RowArray& array = arrays_[of_camera.array];
+  const double* const from = ValuesOf(ParamsOf(array), of_camera.block);
+  double squared_norm = 0.0;
+  double* next = values;
+  for (int p = 0; p < array.rows->num_params; ++p) {
+    if ((of_camera.varies >> p & 1) != 0) {
+      *next++ = from[p];
+    } else {
+      squared_norm += from[p] * from[p];
+    }
+  }
+  values[kMaxOwnIntrinsics] = std::sqrt(squared_norm);
+}
+
+void WindowPacker::WriteOwnIntrinsics(const double* values,
+                                      int64_t camera) const {
+  const Intrinsics& of_camera = intrinsics_[camera];
+  const RowArray& array = arrays_[of_camera.array];
+  const Parameters& params = parameters(ParamsOf(array));
+  double* const to = params.values + int64_t{params.size} * of_camera.block;
+  for (int p = 0; p < array.rows->num_params; ++p) {
+    if ((of_camera.varies >> p & 1) != 0) {
+      to[p] = *values++;
+    }
+  }
 }
 
 // Reads a camera of the caller as a window has it.
@@ -571,13 +713,18 @@ std::string WindowPacker::Count(int64_t i,
   const auto is_constant_point = [&](int64_t p) {
     return IsConstant(points_, p);
   };
+  if (!intrinsics_.empty()) {
+    const std::string reason = FindOwnIntrinsics(i);
+    if (!reason.empty()) {
+      return reason;
+    }
+  }
   // Found once, because each row asks.
   std::vector<uint8_t>& camera_is_constant = scratch->camera_is_constant;
   camera_is_constant.clear();
   for (int64_t c = cameras.begin; c < cameras.end; ++c) {
-    const CameraForm& form = FormOf(c);
-    camera_is_constant.push_back(
-        IsConstant(cameras_, c) || (form.is_known && form.varies == 0) ? 1 : 0);
+    camera_is_constant.push_back(IsConstantPose(c) && !HasOwnIntrinsics(c) ? 1
+                                                                           : 0);
   }
   const auto is_constant_camera = [&](int64_t c) {
     return camera_is_constant[c - cameras.begin] != 0;
@@ -588,14 +735,12 @@ std::string WindowPacker::Count(int64_t i,
   degree.assign(points.end - points.begin + 1, 0);
   for (RowArray& array : arrays_) {
     if (array.rows->kind == WindowRowKind::kReprojection) {
-      const Blocks params = BlocksOf(
-          residuals(array).blocks[WindowRows::kParamsBlock].parameters, i);
+      const Blocks params = BlocksOf(ParamsOf(array), i);
       std::fill(array.params_place.begin() + params.begin,
                 array.params_place.begin() + params.end,
                 kUnused);
     }
   }
-  bool has_constant_params = true;
   const bool fits_rows =
       ForEachRow(i, [&](int e, int64_t k, int64_t camera, int64_t point) {
         RowArray& array = arrays_[e];
@@ -615,7 +760,6 @@ std::string WindowPacker::Count(int64_t i,
           const ArrayProblem::Index& index =
               of_array.blocks[WindowRows::kParamsBlock];
           const int64_t params = index.BlockOf(k);
-          has_constant_params &= IsConstant(index.parameters, params);
           is_finite &= kernels::AllFinite(ValuesOf(index.parameters, params),
                                           array.rows->num_params);
         }
@@ -686,9 +830,6 @@ std::string WindowPacker::Count(int64_t i,
       !has_different_cameras) {
     return "a value or an index is not valid";
   }
-  if (!has_constant_params) {
-    return "the intrinsics of a camera vary";
-  }
   // Numbers blocks that vary first, in the order of the arrays.
   const auto number = [](const Blocks& blocks,
                          const auto& is_constant,
@@ -720,8 +861,7 @@ std::string WindowPacker::Count(int64_t i,
     if (array.rows->kind != WindowRowKind::kReprojection) {
       continue;
     }
-    const Blocks params = BlocksOf(
-        residuals(array).blocks[WindowRows::kParamsBlock].parameters, i);
+    const Blocks params = BlocksOf(ParamsOf(array), i);
     for (int64_t b = params.begin; b < params.end; ++b) {
       if (array.params_place[b] != kUnused) {
         array.params_place[b] = counts.num_intrinsics++;
@@ -761,9 +901,15 @@ std::string WindowPacker::ChooseKind(int64_t i, PackedWindow* window) const {
   uint16_t varies = 0;
   bool any_turns = false;
   bool all_turn = true;
+  bool has_own = false;
+  bool has_unit_quaternions = true;
   for (int64_t c = cameras.begin; c < cameras.end; ++c) {
     if (camera_place_[c] == kUnused ||
         camera_place_[c] >= window->record.counts.num_cameras) {
+      continue;
+    }
+    has_own |= HasOwnIntrinsics(c);
+    if (IsConstantPose(c)) {
       continue;
     }
     const CameraForm& form = FormOf(c);
@@ -774,11 +920,30 @@ std::string WindowPacker::ChooseKind(int64_t i, PackedWindow* window) const {
         !form.turns && (form.varies & 15) != 0) {
       return "a pose's quaternion has no manifold";
     }
+    if (camera_size_ == kPoseSize && num_camera_values_ == kPoseSize) {
+      const double* const q = ValuesOf(cameras_, c);
+      constexpr double kRounding = 1e-12;
+      has_unit_quaternions &=
+          std::fabs(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3] -
+                    1.0) < kRounding;
+    }
     varies |= form.varies;
     any_turns |= form.turns;
     all_turn &= form.turns;
   }
   window->kind.camera_size = camera_size_;
+  if (has_own) {
+    const WindowCounts& counts = window->record.counts;
+    if (counts.num_priors + counts.num_marginals > 0) {
+      return "there are priors beside intrinsics that vary";
+    }
+    if (!has_unit_quaternions) {
+      return "the quaternion of a pose does not have the norm 1, beside "
+             "intrinsics that vary";
+    }
+    window->kind = {kOwnCameraSize, kOwnCameraColumns};
+    return "";
+  }
   if (camera_size_ == kPoseSize) {
     window->kind.num_columns = kPoseColumns;
     return "";
@@ -841,7 +1006,7 @@ std::string WindowPacker::Write(int64_t i,
   window->record.has_weights = has_weights_;
   window->record.has_losses = !losses_.empty();
   window->record.has_quaternions = num_camera_values_ == kPoseSize;
-  const WindowInput at(camera_size_,
+  const WindowInput at(window->kind.camera_size,
                        counts,
                        window->record.has_weights,
                        window->record.has_losses);
@@ -869,14 +1034,19 @@ std::string WindowPacker::Write(int64_t i,
       }
     }
   };
-  write_values(
-      cameras_,
-      camera_size_,
-      camera_place_,
-      counts.num_cameras,
-      doubles(at.cameras),
-      doubles(at.constant_cameras),
-      [this](int64_t c, double* to) { ReadCamera(ValuesOf(cameras_, c), to); });
+  const bool has_own = window->kind.has_own_intrinsics();
+  write_values(cameras_,
+               window->kind.camera_size,
+               camera_place_,
+               counts.num_cameras,
+               doubles(at.cameras),
+               doubles(at.constant_cameras),
+               [this, has_own](int64_t c, double* to) {
+                 ReadCamera(ValuesOf(cameras_, c), to);
+                 if (has_own) {
+                   ReadOwnIntrinsics(c, to + kPoseSize);
+                 }
+               });
   write_values(points_,
                kPoint,
                point_place_,
@@ -888,12 +1058,23 @@ std::string WindowPacker::Write(int64_t i,
                });
   const Blocks cameras = BlocksOf(cameras_, i);
   auto* const mask = reinterpret_cast<uint16_t*>(input + at.column_mask);
+  window->num_camera_blocks = 0;
+  window->num_camera_values = 0;
   for (int64_t c = cameras.begin; c < cameras.end; ++c) {
     const int32_t place = camera_place_[c];
     if (place == kUnused || place >= counts.num_cameras) {
       continue;
     }
-    mask[place] = MaskOf(FormOf(c));
+    mask[place] = MaskOf(c);
+    if (!IsConstantPose(c)) {
+      ++window->num_camera_blocks;
+      window->num_camera_values += num_camera_values_;
+    }
+    if (HasOwnIntrinsics(c)) {
+      ++window->num_camera_blocks;
+      window->num_camera_values +=
+          arrays_[intrinsics_[c].array].rows->num_params;
+    }
   }
   std::copy(scratch->row_begin.begin(),
             scratch->row_begin.end(),
@@ -946,26 +1127,37 @@ std::string WindowPacker::Write(int64_t i,
     }
     seen[camera_of[k]] = point_of[k];
   }
+  auto* const all_intrinsics =
+      reinterpret_cast<WindowIntrinsics*>(input + at.intrinsics);
   for (const RowArray& array : arrays_) {
-    const Blocks params =
-        array.params_place.empty()
-            ? Blocks{0, 0}
-            : BlocksOf(
-                  residuals(array).blocks[WindowRows::kParamsBlock].parameters,
-                  i);
+    const Blocks params = array.params_place.empty()
+                              ? Blocks{0, 0}
+                              : BlocksOf(ParamsOf(array), i);
     for (int64_t b = params.begin; b < params.end; ++b) {
       if (array.params_place[b] != kUnused) {
-        ReadIntrinsics(
-            array,
-            b,
-            reinterpret_cast<WindowIntrinsics*>(input + at.intrinsics) +
-                array.params_place[b]);
+        ReadIntrinsics(array, b, all_intrinsics + array.params_place[b]);
+      }
+    }
+    for (int64_t c = cameras.begin;
+         c < cameras.end && !array.params_place.empty();
+         ++c) {
+      if (!HasOwnIntrinsics(c) ||
+          ParamsOf(arrays_[intrinsics_[c].array]) != ParamsOf(array) ||
+          array.params_place[intrinsics_[c].block] == kUnused) {
+        continue;
+      }
+      int8_t* own =
+          all_intrinsics[array.params_place[intrinsics_[c].block]].own;
+      for (int e = 0; e < array.rows->num_params; ++e) {
+        if ((intrinsics_[c].varies >> e & 1) != 0) {
+          *own++ = static_cast<int8_t>(e);
+        }
       }
     }
   }
   WritePriors(i, at, counts, input);
   WriteMarginals(i, at, counts, input);
-  FindPattern(input, &window->record);
+  FindPattern(input, window);
   return "";
 }
 
@@ -1087,10 +1279,12 @@ void WindowPacker::WriteMarginals(int64_t i,
 
 // Writes the pattern of L and the lists of its pairs.
 void WindowPacker::FindPattern(unsigned char* input,
-                               WindowRecord* record) const {
-  WindowCounts& counts = record->counts;
-  const WindowInput at(
-      camera_size_, counts, record->has_weights, record->has_losses);
+                               PackedWindow* window) const {
+  WindowCounts& counts = window->record.counts;
+  const WindowInput at(window->kind.camera_size,
+                       counts,
+                       window->record.has_weights,
+                       window->record.has_losses);
   const auto* const camera = reinterpret_cast<int32_t*>(input + at.camera);
   const auto* const begin = reinterpret_cast<int32_t*>(input + at.point_begin);
   auto* const pattern = reinterpret_cast<uint64_t*>(input + at.pattern);
@@ -1211,11 +1405,18 @@ void WindowPacker::Unpack(int64_t i,
     }
   };
   unpack(cameras_,
-         camera_size_,
+         window.kind.camera_size,
          camera_place_,
          window.record.counts.num_cameras,
          at.cameras,
-         [this](const double* from, int64_t c) { WriteCamera(from, c); });
+         [this](const double* from, int64_t c) {
+           if (!IsConstantPose(c)) {
+             WriteCamera(from, c);
+           }
+           if (HasOwnIntrinsics(c)) {
+             WriteOwnIntrinsics(from + kPoseSize, c);
+           }
+         });
   unpack(points_,
          kPoint,
          point_place_,

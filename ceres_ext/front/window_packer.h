@@ -28,6 +28,9 @@ struct PackedWindow {
   // Cost of the rows whose camera and point are both constant, and of the
   // priors whose cameras are.
   double fixed_cost = 0.0;
+  // The caller's blocks in the cameras that vary, and their values.
+  int32_t num_camera_blocks = 0;
+  int32_t num_camera_values = 0;
 
   WindowOutput output() const { return {kind.camera_size, record.counts}; }
 };
@@ -84,6 +87,13 @@ class WindowPacker {
     bool turns = false;   // The rotation is a quaternion's manifold.
     uint16_t varies = 0;  // bits of the camera's values, a turn as a whole
   };
+  // The block of intrinsics in the rows of a pose.
+  struct Intrinsics {
+    int array = -1;  // of arrays_; -1: it has no rows
+    int64_t block = 0;
+    bool is_one = true;   // All rows have this block.
+    uint16_t varies = 0;  // bits of its values
+  };
 
   struct Blocks {
     int64_t begin;
@@ -108,7 +118,11 @@ class WindowPacker {
   void ReadForms();
   void ReadForm(const ceres::Manifold* manifold);
   const CameraForm& FormOf(int64_t camera) const;
-  uint16_t MaskOf(const CameraForm& form) const;
+  bool IsConstantPose(int64_t camera) const;
+  bool HasOwnIntrinsics(int64_t camera) const;
+  uint16_t MaskOf(int64_t camera) const;
+  int ParamsOf(const RowArray& array) const;
+  std::string FindOwnIntrinsics(int64_t i);
   template <typename Wanted, typename Function>
   bool ForEachResidual(int64_t i,
                        const Wanted& is_wanted,
@@ -137,7 +151,7 @@ class WindowPacker {
                       const WindowInput& at,
                       const WindowCounts& counts,
                       unsigned char* input) const;
-  void FindPattern(unsigned char* input, WindowRecord* record) const;
+  void FindPattern(unsigned char* input, PackedWindow* window) const;
   double CostOf(int e, int64_t k, int num_residuals, const double* r) const;
   bool AddFixedCost(int e, int64_t k, double* cost) const;
   bool AddFixedCostOfPrior(int e, int64_t k, double* cost) const;
@@ -151,14 +165,16 @@ class WindowPacker {
                       int64_t block,
                       WindowIntrinsics* intrinsics) const;
   void ReadCamera(const double* from, double* values) const;
+  void ReadOwnIntrinsics(int64_t camera, double* values) const;
   void WriteCamera(const double* values, int64_t camera) const;
+  void WriteOwnIntrinsics(const double* values, int64_t camera) const;
 
   const ProblemBatch* batch_;
   std::string reason_;
   // Arrays of cameras and points, and of residual blocks that are not empty.
   int cameras_ = -1;
   int points_ = -1;
-  int camera_size_ = 0;        // of a window
+  int camera_size_ = 0;        // of a window, without own intrinsics
   int num_camera_values_ = 0;  // of the caller
   PoseRotation rotation_ = PoseRotation::kAngleAxis;
   std::vector<RowArray> arrays_;
@@ -170,6 +186,8 @@ class WindowPacker {
   // Number of each block in its window, or kUnused.
   std::vector<int32_t> camera_place_;
   std::vector<int32_t> point_place_;
+  // One for each pose; empty if all intrinsics are constant.
+  std::vector<Intrinsics> intrinsics_;
   std::vector<uint8_t> is_too_large_;  // of each problem
   std::vector<int64_t> input_begin_;
   std::vector<int64_t> output_begin_;

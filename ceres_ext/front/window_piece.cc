@@ -66,16 +66,17 @@ void WindowPiece::SolveOnHost(int64_t i, std::vector<double>* memory) {
   const PackedWindow& window = packed(i);
   Failure failure;
   failure.Guard(false, [&] {
-    SolveWindowOnHost(
-        window.kind.has_poses() ? &RunPoseWindow : RunBalWindow(window.kind),
-        window.kind,
-        window.has_schur,
-        *options_,
-        window.record,
-        losses().data(),
-        inputs_,
-        outputs_,
-        memory);
+    SolveWindowOnHost(window.kind.has_own_intrinsics() ? &RunOwnIntrinsicsWindow
+                      : window.kind.has_poses()        ? &RunPoseWindow
+                                                : RunBalWindow(window.kind),
+                      window.kind,
+                      window.has_schur,
+                      *options_,
+                      window.record,
+                      losses().data(),
+                      inputs_,
+                      outputs_,
+                      memory);
     return true;
   });
 }

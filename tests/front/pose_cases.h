@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Batches of problems of poses with constant intrinsics (photogrammetry.h), of
-// which something is constant, left out or weighted, and priors on the poses,
-// also marginal ones.
+// Batches of problems of poses (photogrammetry.h) with constant intrinsics or
+// their own, of which something is constant, left out or weighted, and priors
+// on the poses, also marginal ones.
 #ifndef CERES_EXT_TESTS_FRONT_POSE_CASES_H_
 #define CERES_EXT_TESTS_FRONT_POSE_CASES_H_
 
@@ -93,6 +93,10 @@ CameraOfCase CameraOf() {
       kIsOfModel};
 }
 
+// Intrinsics of a case: two blocks that the images share by chance, or a block
+// for each pose, of which every fourth has the other camera.
+enum class IntrinsicsOfCase { kShared, kOwn };
+
 // Rows of two arrays, and priors of three. Cost functions belong to the case.
 template <typename Rotation>
 struct PoseCase {
@@ -138,9 +142,11 @@ struct PoseCase {
   std::vector<double> poses;
   std::vector<double> points;
   CameraOfCase camera;
-  std::vector<double> params;        // of `camera`
-  std::vector<double> other_params;  // of OtherCamera
-  std::vector<double> observed;      // of array 0
+  std::vector<double> params;                   // of `camera`
+  std::vector<double> other_params;             // of OtherCamera
+  std::vector<double> observed;                 // of array 0
+  std::vector<uint8_t> params_are_constant[2];  // of both
+  ceres::Manifold* params_manifold[2] = {nullptr, nullptr};
   std::vector<uint8_t> pose_is_constant;
   std::vector<uint8_t> point_is_constant;
   Array arrays[kNumArrays];  // Cost, OtherCost, positions, poses, relative
@@ -155,8 +161,10 @@ struct PoseCase {
            int num_points,
            int views,
            unsigned seed,
-           const CameraOfCase& camera_in = CameraOf<Rotation, OpenCvCamera>())
+           const CameraOfCase& camera_in = CameraOf<Rotation, OpenCvCamera>(),
+           IntrinsicsOfCase intrinsics = IntrinsicsOfCase::kShared)
       : camera(camera_in) {
+    const bool has_own = intrinsics == IntrinsicsOfCase::kOwn;
     std::mt19937 generator(seed);
     std::uniform_real_distribution<double> uniform(-1.0, 1.0);
     std::normal_distribution<double> normal;
@@ -175,7 +183,7 @@ struct PoseCase {
     for (int i = 0; i < 3 * num_points; ++i) {
       points.push_back(uniform(generator));
     }
-    for (int k = 0; k < 2; ++k) {
+    for (int k = 0; k < (has_own ? num_poses : 2); ++k) {
       const auto of_camera = camera.make_intrinsics(&generator);
       params.insert(params.end(), of_camera.begin(), of_camera.end());
       const auto of_other = SomeIntrinsics<OtherCamera>(&generator);
@@ -184,7 +192,13 @@ struct PoseCase {
     for (int j = 0; j < num_points; ++j) {
       const int first = static_cast<int>(generator() % num_poses);
       for (int v = 0; v < std::min(views, num_poses); ++v) {
-        AddObservation((first + v) % num_poses, j, &generator);
+        const int i = (first + v) % num_poses;
+        if (has_own) {
+          AddObservation(i, j, i, i % 4 != 3, &generator);
+        } else {
+          const int k = static_cast<int>(generator() % 2);
+          AddObservation(i, j, k, generator() % 4 != 0, &generator);
+        }
       }
     }
     AddPriors(&generator);
@@ -198,6 +212,9 @@ struct PoseCase {
     }
     pose_is_constant.assign(num_poses, 0);
     point_is_constant.assign(num_points, 0);
+    for (std::vector<uint8_t>& are_constant : params_are_constant) {
+      are_constant.assign(has_own ? num_poses : 2, has_own ? 0 : 1);
+    }
   }
 
   std::unique_ptr<ceres::Problem> MakeProblem() {
@@ -220,8 +237,10 @@ struct PoseCase {
             new ceres::ScaledLoss(
                 array.loss, array.weights[k], ceres::DO_NOT_TAKE_OWNERSHIP),
             blocks);
-        if (a < 2) {
+        if (a < 2 && params_are_constant[a][array.params[k]] != 0) {
           problem->SetParameterBlockConstant(blocks[2]);
+        } else if (a < 2) {
+          problem->SetManifold(blocks[2], params_manifold[a]);
         }
       }
     }
@@ -315,13 +334,13 @@ struct PoseCase {
 
  private:
   template <typename Generator>
-  void AddObservation(int i, int j, Generator* generator) {
+  void AddObservation(
+      int i, int j, int k, bool is_first_array, Generator* generator) {
     std::normal_distribution<double> normal;
-    const int k = static_cast<int>((*generator)() % 2);
     const double* const pose = &poses[kPose * i];
     const double* const point = &points[3 * j];
     double pixel[2];
-    if ((*generator)() % 4 != 0) {
+    if (is_first_array) {
       double error[2] = {0.0, 0.0};
       const std::unique_ptr<const ceres::CostFunction> projection(
           camera.make_cost_function(error));
@@ -454,7 +473,7 @@ struct PoseBatch {
   std::vector<double> values[kRoles];
   std::vector<uint8_t> is_constant[kRoles];
   std::vector<int64_t> begin[kRoles];
-  std::vector<ceres::Manifold*> manifolds;
+  std::vector<ceres::Manifold*> manifolds[kRoles];  // but of points
   struct Array {
     std::vector<int32_t> ids[3];
     std::vector<double> observed;
@@ -490,7 +509,17 @@ struct PoseBatch {
       for (int r = 0; r < kRoles; ++r) {
         values[r].insert(values[r].end(), from[r]->begin(), from[r]->end());
         begin[r].push_back(static_cast<int64_t>(values[r].size()) / sizes[r]);
-        is_constant[r].resize(begin[r].back(), r >= 2 ? 1 : 0);
+        is_constant[r].resize(begin[r].back());
+        manifolds[r].resize(begin[r].back(),
+                            r == 1   ? one.manifold
+                            : r >= 2 ? one.params_manifold[r - 2]
+                                     : nullptr);
+      }
+      for (int a = 0; a < 2; ++a) {
+        std::copy(one.params_are_constant[a].begin(),
+                  one.params_are_constant[a].end(),
+                  is_constant[2 + a].end() -
+                      static_cast<int64_t>(one.params_are_constant[a].size()));
       }
       std::copy(one.point_is_constant.begin(),
                 one.point_is_constant.end(),
@@ -498,7 +527,6 @@ struct PoseBatch {
       std::copy(one.pose_is_constant.begin(),
                 one.pose_is_constant.end(),
                 is_constant[1].end() - one.num_poses());
-      manifolds.resize(begin[1].back(), one.manifold);
     }
     for (int r = 0; r < kRoles; ++r) {
       ArrayProblem::Parameters parameters;
@@ -506,7 +534,7 @@ struct PoseBatch {
       parameters.num_blocks = begin[r].back();
       parameters.size = sizes[r];
       parameters.is_constant = is_constant[r].data();
-      parameters.manifolds = r == 1 ? manifolds.data() : nullptr;
+      parameters.manifolds = r >= 1 ? manifolds[r].data() : nullptr;
       batch.problem.AddParameters(parameters);
       batch.parameter_begin.push_back(begin[r].data());
     }
@@ -545,6 +573,12 @@ struct PoseBatch {
                        values[0].begin() + 3 * begin[0][i + 1]);
     one->poses.assign(values[1].begin() + Case::kPose * begin[1][i],
                       values[1].begin() + Case::kPose * begin[1][i + 1]);
+    std::vector<double>* const params[] = {&one->params, &one->other_params};
+    for (int a = 0; a < 2; ++a) {
+      const int64_t size = one->SizeOf(a, 2);
+      params[a]->assign(values[2 + a].begin() + size * begin[2 + a][i],
+                        values[2 + a].begin() + size * begin[2 + a][i + 1]);
+    }
   }
 
  private:

@@ -1,8 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Windows of poses against stock Ceres with DENSE_SCHUR and derivatives by
-// Jets: all camera models, rotations and priors. With CERES_EXT_TEST_ON_CUDA on
-// a device. Marginal priors also against the problem that they are from.
+// Jets: all camera models, rotations and priors, intrinsics that vary. With
+// CERES_EXT_TEST_ON_CUDA on a device. Marginal priors also against the problem
+// that they are from.
 
 #include <algorithm>
 #include <cmath>
@@ -21,6 +22,7 @@
 #include "ceres/crs_matrix.h"
 #include "ceres/manifold.h"
 #include "ceres/product_manifold.h"
+#include "ceres/sphere_manifold.h"
 #include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/solve.h"
 #include "ceres_ext/window_solver.h"
@@ -425,6 +427,217 @@ TEST(PoseWindows, SolveAsCeresWithAllCameraModels) {
   });
 }
 
+// Intrinsics of a pose's own, two of four values of which vary in one array and
+// one in the other. The first pose is constant, its intrinsics vary; those of
+// the third are constant. S is in main memory above 21 poses.
+template <typename Rotation>
+std::vector<PoseCase<Rotation>> SomeOwnCases(ceres::Manifold* manifold,
+                                             ceres::Manifold* params,
+                                             ceres::Manifold* other_params) {
+  std::vector<PoseCase<Rotation>> cases;
+  unsigned seed = 700;
+  for (const int num_poses : {1, 2, 3, 12, 13, 21, 38}) {
+    cases.emplace_back(num_poses,
+                       std::max(30, 5 * num_poses),
+                       std::min(num_poses, 5),
+                       ++seed,
+                       CameraOf<Rotation, SimpleRadialCamera>(),
+                       IntrinsicsOfCase::kOwn);
+    PoseCase<Rotation>& one = cases.back();
+    one.manifold = manifold;
+    one.params_manifold[0] = params;
+    one.params_manifold[1] = other_params;
+    one.pose_is_constant[0] = 1;
+    if (num_poses > 2) {
+      one.params_are_constant[0][2] = 1;
+    }
+  }
+  LeaveOutPriors(&cases);
+  return cases;
+}
+
+class PoseWindowsWithOwnIntrinsics : public ::testing::Test {
+ protected:
+  ceres::SubsetManifold radial_{4, {1, 2}};
+  ceres::SubsetManifold focal_{4, {1, 2, 3}};
+  EigenPose pose_;
+
+  std::vector<EigenCase> Cases() {
+    return SomeOwnCases<EigenQuaternion>(&pose_, &radial_, &focal_);
+  }
+};
+
+TEST_F(PoseWindowsWithOwnIntrinsics, SolveAsCeresWithAngleAxes) {
+  ExpectAsCeres(SomeOwnCases<AngleAxis>(nullptr, &radial_, &focal_),
+                SomeOptions());
+  // A part of each pose is constant too.
+  ceres::SubsetManifold some(6, {1, 5});
+  ExpectAsCeres(SomeOwnCases<AngleAxis>(&some, &focal_, &radial_),
+                SomeOptions());
+}
+TEST_F(PoseWindowsWithOwnIntrinsics, SolveAsCeresWithQuaternions) {
+  QuaternionPose pose;
+  ExpectAsCeres(SomeOwnCases<Quaternion>(&pose, &radial_, &focal_),
+                SomeOptions());
+}
+TEST_F(PoseWindowsWithOwnIntrinsics, SolveAsCeresWithEigenQuaternions) {
+  ExpectAsCeres(Cases(), SomeOptions());
+  // Poses are held, so that intrinsics alone vary, or all but one are.
+  ceres::SubsetManifold held(7, {0, 1, 2, 3, 4, 5, 6});
+  ExpectAsCeres(SomeOwnCases<EigenQuaternion>(&held, &radial_, &focal_),
+                SomeOptions());
+}
+
+TEST_F(PoseWindowsWithOwnIntrinsics, EndAsCeresByTheirParameters) {
+  ceres::Solver::Options options = SomeOptions();
+  options.function_tolerance = 0.0;
+  options.gradient_tolerance = 0.0;
+  // The norms of the state and of a step decide which step is the last.
+  for (const double tolerance : {1e-2, 1e-3, 1e-4, 1e-5}) {
+    SCOPED_TRACE(tolerance);
+    options.parameter_tolerance = tolerance;
+    std::vector<EigenCase> cases = Cases();
+    PoseBatch<EigenCase> batch(&cases);
+    BatchSummary summary;
+    ASSERT_TRUE(SolveBatch(options, OnMachine(), &batch.batch, &summary));
+    for (size_t i = 0; i < cases.size(); ++i) {
+      SCOPED_TRACE(i);
+      ceres::Solver::Summary ceres;
+      ceres::Solve(options, cases[i].MakeProblem().get(), &ceres);
+      const ProblemSummary& ours = summary.problems[i];
+      EXPECT_TRUE(ours.is_window) << ours.path_reason;
+      EXPECT_EQ(ours.message.substr(0, 20), ceres.message.substr(0, 20));
+      EXPECT_EQ(ours.num_successful_steps, ceres.num_successful_steps);
+    }
+  }
+}
+
+// The first and the last value of each model's parameters vary, and one more.
+TEST_F(PoseWindowsWithOwnIntrinsics, SolveAsCeresWithAllCameraModels) {
+  ForEachCameraModel([&](auto camera) {
+    using Camera = decltype(camera);
+    SCOPED_TRACE(Camera::kName);
+    std::vector<int> held(Camera::kNumParams);
+    std::iota(held.begin(), held.end(), 0);
+    held.erase(held.end() - 1);
+    held.erase(held.begin());
+    if (!held.empty() && Camera::kNumParams % 2 == 0) {
+      held.erase(held.begin());
+    }
+    ceres::SubsetManifold some(Camera::kNumParams, held);
+    std::vector<EigenCase> cases;
+    for (unsigned seed = 0; seed < 2; ++seed) {
+      cases.emplace_back(4,
+                         30,
+                         3,
+                         800 + seed,
+                         CameraOf<EigenQuaternion, Camera>(),
+                         IntrinsicsOfCase::kOwn);
+      cases.back().manifold = &pose_;
+      cases.back().params_manifold[0] = &some;
+      cases.back().params_manifold[1] = &radial_;
+      cases.back().pose_is_constant[0] = 1;
+    }
+    LeaveOutPriors(&cases);
+    ExpectAsCeres(cases, SomeOptions());
+    // Points behind a camera, and points that move to there. With many steps
+    // rounding leads elsewhere: if SIMPLE_DIVISION begins 1e-13 apart, Ceres
+    // ends 4 % apart.
+    for (EigenCase& one : cases) {
+      for (int e = 0; e < 6; ++e) {
+        one.points[3 * e + 2] = e % 2 == 0 ? -5.0 : 5.0;
+      }
+    }
+    ceres::Solver::Options options = SomeOptions();
+    options.max_num_iterations = 3;
+    ExpectAsCeres(cases, options);
+  });
+}
+
+TEST_F(PoseWindowsWithOwnIntrinsics, SayWhyAProblemIsNone) {
+  const auto expect_reason = [&](const std::function<void(EigenCase*)>& spoil,
+                                 const std::string& reason) {
+    std::vector<EigenCase> cases = {Cases()[3]};
+    spoil(&cases[0]);
+    PoseBatch<EigenCase> batch(&cases);
+    BatchSummary summary;
+    ASSERT_TRUE(SolveBatch(SomeOptions(), OnMachine(), &batch.batch, &summary));
+    const ProblemSummary& one = summary.problems[0];
+    EXPECT_EQ(one.is_window, reason.empty());
+    EXPECT_EQ(one.path_reason, reason);
+    EXPECT_TRUE(one.IsSolutionUsable()) << one.message;
+  };
+  expect_reason([](EigenCase*) {}, "");
+  expect_reason([](EigenCase* one) { one->params_manifold[0] = nullptr; },
+                "more than 3 intrinsics of a camera vary");
+  ceres::SphereManifold<4> sphere;
+  expect_reason([&](EigenCase* one) { one->params_manifold[0] = &sphere; },
+                "the manifold of intrinsics that vary is not a subset's");
+  expect_reason([](EigenCase* one) { one->arrays[2].is_active[1] = 1; },
+                "there are priors beside intrinsics that vary");
+  // Pose 4 takes the camera of pose 5, in all rows or in one.
+  const auto take_other = [](EigenCase* one, bool in_all) {
+    for (size_t k = 0; k < one->arrays[0].params.size(); ++k) {
+      if (one->arrays[0].pose[0][k] == 4) {
+        one->arrays[0].params[k] = 5;
+        if (!in_all) {
+          return;
+        }
+      }
+    }
+  };
+  expect_reason([&](EigenCase* one) { take_other(one, true); },
+                "poses share intrinsics that vary");
+  expect_reason([&](EigenCase* one) { take_other(one, false); },
+                "a pose has several blocks of intrinsics, and some vary");
+  expect_reason(
+      [](EigenCase* one) {
+        for (int e = 0; e < 4; ++e) {
+          one->poses[7 + e] *= 1.01;
+        }
+      },
+      "the quaternion of a pose does not have the norm 1, beside intrinsics "
+      "that vary");
+}
+
+TEST_F(PoseWindowsWithOwnIntrinsics, HaveTheBitsOfABatchInAWindowSolver) {
+  std::vector<EigenCase> cases = Cases();
+  std::vector<EigenCase> same = cases;
+  std::vector<EigenCase> alone = {cases[3]};
+  PoseBatch<EigenCase> expected(&cases);
+  BatchSummary summary;
+  ASSERT_TRUE(
+      SolveBatch(SomeOptions(), OnMachine(), &expected.batch, &summary));
+  EXPECT_EQ(summary.num_windows, cases.size());
+  PoseBatch<EigenCase> one(&alone);
+  ASSERT_TRUE(SolveBatch(SomeOptions(), OnMachine(), &one.batch, &summary));
+  expected.CopyTo(3, &cases[3]);
+  one.CopyTo(0, &alone[0]);
+  EXPECT_EQ(alone[0].poses, cases[3].poses);
+  EXPECT_EQ(alone[0].params, cases[3].params);
+  WindowCapacity capacity;
+  capacity.num_cameras = 38;
+  capacity.num_points = 190;
+  capacity.num_rows = 950;
+  capacity.num_priors = 108;  // that are not active
+  capacity.num_problems = 7;
+  std::string error;
+  ceres::Solver::Options options = SomeOptions();
+#ifdef CERES_EXT_EMULATED
+  options.num_threads = 1;  // As in WindowSolver's test.
+#endif
+  const auto solver =
+      WindowSolver::Create(options, OnMachine(), capacity, &error);
+  ASSERT_NE(solver, nullptr) << error;
+  PoseBatch<EigenCase> batch(&same);
+  ASSERT_TRUE(solver->Wait(solver->Submit(batch.batch, &error), &summary))
+      << error;
+  EXPECT_EQ(summary.num_windows, same.size());
+  for (int r = 0; r < PoseBatch<EigenCase>::kRoles; ++r) {
+    EXPECT_EQ(batch.values[r], expected.values[r]);
+  }
+}
+
 // Whatever is constant, left out, weighted or lost. CERES_EXT_NUM_CASES=2000
 // makes it 16,000 windows.
 TEST(PoseWindows, SolveRandomOnesAsCeres) {
@@ -432,7 +645,10 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
   ceres::HuberLoss huber(1.0);
   ceres::CauchyLoss cauchy(2.0);
   ceres::TolerantLoss tolerant(2.0, 0.5);
+  ceres::SubsetManifold opencv(8, {1, 2, 3, 5, 6});
+  ceres::SubsetManifold radial(4, {1, 2});
   int64_t num_windows = 0;
+  int64_t num_own = 0;
   int64_t num_decided = 0;
   ForEachCase(20, [&](Random* random) {
     const auto some_loss = [&] {
@@ -446,12 +662,26 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
     std::vector<EigenCase> cases;
     for (int i = 0; i < 8; ++i) {
       const int num_poses = 1 + random->Below(random->Chance(0.1) ? 30 : 8);
-      cases.emplace_back(num_poses,
-                         1 + random->Below(60),
-                         1 + random->Below(std::min(num_poses, 6)),
-                         static_cast<unsigned>(random->Below(1 << 30)));
+      const bool has_own = random->Chance(0.4);
+      cases.emplace_back(
+          num_poses,
+          1 + random->Below(60),
+          1 + random->Below(std::min(num_poses, 6)),
+          static_cast<unsigned>(random->Below(1 << 30)),
+          CameraOf<EigenQuaternion, OpenCvCamera>(),
+          has_own ? IntrinsicsOfCase::kOwn : IntrinsicsOfCase::kShared);
       EigenCase& one = cases.back();
       one.manifold = &pose;
+      if (has_own) {
+        one.params_manifold[0] = &opencv;
+        one.params_manifold[1] = &radial;
+        for (auto& are_constant : one.params_are_constant) {
+          const double p_params = random->OneOf({0.0, 0.5, 1.0});
+          for (uint8_t& is_constant : are_constant) {
+            is_constant = random->Chance(p_params) ? 1 : 0;
+          }
+        }
+      }
       const double p_pose = random->OneOf({0.0, 0.3, 0.8});
       const double p_point = random->OneOf({0.0, 0.1, 0.9});
       for (uint8_t& is_constant : one.pose_is_constant) {
@@ -463,7 +693,8 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
       for (int a = 0; a < EigenCase::kNumArrays; ++a) {
         EigenCase::Array& array = one.arrays[a];
         array.loss = losses[a];
-        const double p_out = random->OneOf({0.0, 0.2, 1.0});
+        const double p_out =
+            has_own && a >= 2 ? 1.0 : random->OneOf({0.0, 0.2, 1.0});
         for (size_t k = 0; k < array.weights.size(); ++k) {
           array.is_active[k] =
               random->Chance(a == 0 ? 0.5 * p_out : p_out) ? 0 : 1;
@@ -504,6 +735,7 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
       ceres::Solver::Summary ceres;
       ceres::Solve(options, of_ceres[i].MakeProblem().get(), &ceres);
       num_windows += ours.is_window ? 1 : 0;
+      num_own += ours.is_window && cases[i].params.size() > 16 ? 1 : 0;
       ASSERT_EQ(ours.IsSolutionUsable(), ceres.IsSolutionUsable())
           << ours.message << " / " << ceres.message << " / "
           << ours.path_reason;
@@ -514,7 +746,9 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
           ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
       EXPECT_LE(ours.final_cost,
                 ceres.final_cost * (1.0 + 1e-6) + 1e-9 * ceres.initial_cost);
-      if (!IsNearATie(ceres, options)) {
+      // A problem with more columns than residuals is fitted to rounding.
+      if (!IsNearATie(ceres, options) &&
+          ceres.final_cost > 1e-12 * ceres.initial_cost) {
         ++num_decided;
         EXPECT_EQ(ours.termination_type, ceres.termination_type)
             << ours.message << " / " << ceres.message;
@@ -523,7 +757,8 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
       }
     }
   });
-  EXPECT_GT(num_windows, 0);
+  EXPECT_GT(num_own, 0);
+  EXPECT_GT(num_windows, num_own);
   EXPECT_GT(num_decided, num_windows / 4);
 }
 
@@ -633,8 +868,8 @@ TEST(PoseWindows, SayWhyAProblemIsNone) {
         EXPECT_TRUE(one.IsSolutionUsable()) << one.message;
       };
   expect_reason([](auto* b) { b->is_constant[2][1] = 0; },
-                "the intrinsics of a camera vary");
-  expect_reason([](auto* b) { b->manifolds[1] = nullptr; },
+                "a pose has several blocks of intrinsics, and some vary");
+  expect_reason([](auto* b) { b->manifolds[1][1] = nullptr; },
                 "a pose's quaternion has no manifold");
   ceres::HuberLoss huber(1.0);
   expect_reason(

@@ -71,6 +71,12 @@ class BalRows {
     }
   }
 
+  // True if Ceres's state has value e of a camera with this mask.
+  CERES_EXT_WINDOW static constexpr bool IsPartOfState(int /*mask*/,
+                                                       int /*e*/) {
+    return true;
+  }
+
   CERES_EXT_WINDOW static Projection Project(int /*row*/,
                                              const State& state,
                                              const double* point) {

@@ -2,9 +2,10 @@
 //
 // A window: a small bundle adjustment that one team of threads solves from
 // start to end (window_solve.h). Its cameras are BAL's, all of one kind, or
-// they are *poses*: rows then name constant intrinsics too, and beside the rows
-// are *priors* on poses and on pairs of them, and *marginal priors* on any
-// number of them (marginal_prior.h).
+// they are *poses*: rows then name intrinsics too. If those are constant, there
+// may be *priors* on poses and on pairs of them, and *marginal priors* on any
+// number of them (marginal_prior.h), beside the rows. Intrinsics that vary are
+// *own* ones: one pose has them, and they are part of its camera.
 //
 // Cameras and points that vary are numbered first, then constant ones. Rows are
 // sorted by point. A *chunk* is a run of points whose rows fit into a block's
@@ -32,15 +33,24 @@ namespace ceres_ext {
 // quaternion w, x, y, z, which turns; then a translation.
 inline constexpr int kPoseSize = 7;
 inline constexpr int kPoseColumns = 6;
+// A pose, then its own intrinsics that vary, with zeros if there are fewer,
+// then the norm of those that are held.
+inline constexpr int kMaxOwnIntrinsics = 3;
+inline constexpr int kOwnCameraSize = kPoseSize + kMaxOwnIntrinsics + 1;
+inline constexpr int kOwnCameraColumns = kPoseColumns + kMaxOwnIntrinsics;
 
 // Values of a camera and its columns in the window's matrices: 9 values and 9
 // or 6 columns, or 10 values and 10, 9 (a quaternion's manifold) or 6. With 6
-// columns f, k1 and k2 are constant. Poses: kPoseSize and kPoseColumns.
+// columns f, k1 and k2 are constant. Poses: kPoseSize and kPoseColumns, or
+// kOwnCameraSize and kOwnCameraColumns.
 struct WindowKind {
   int32_t camera_size = 9;
   int32_t num_columns = 9;
 
-  bool has_poses() const { return camera_size == kPoseSize; }
+  bool has_poses() const {
+    return camera_size == kPoseSize || has_own_intrinsics();
+  }
+  bool has_own_intrinsics() const { return camera_size == kOwnCameraSize; }
   bool operator==(const WindowKind& other) const {
     return camera_size == other.camera_size && num_columns == other.num_columns;
   }
@@ -236,9 +246,11 @@ inline ChunkSize ChooseChunks(int num_columns,
   return ChunkSize();
 }
 
-// Constant intrinsics: the number of a camera model, and its parameters.
+// Intrinsics: the number of a camera model, and its parameters.
 struct WindowIntrinsics {
-  int64_t model = 0;
+  int32_t model = 0;
+  // The parameters that the camera's values replace; -1: no more.
+  int8_t own[4] = {-1, -1, -1, -1};
   double params[16] = {};
 };
 

@@ -2096,7 +2096,9 @@ class WindowSolve {
         if (team_->block() == 0) {
           new_cameras_[kCamera * i + e] = moved[e];
         }
-        *x_norm += x[e] * x[e];
+        if (model_.IsPartOfState(w_.column_mask[i], e)) {
+          *x_norm += x[e] * x[e];
+        }
         *step_norm += (x[e] - moved[e]) * (x[e] - moved[e]);
       }
       new_states_[i] = model_.Prepare(moved, nullptr);
