@@ -16,8 +16,8 @@
 //   ceres_ext::SolveBatch(options, ext_options, &batch, &summary);
 //
 // A problem whose residual blocks are all BAL reprojection errors, or
-// reprojection errors of ceres_ext/photogrammetry.h, with priors on poses (also
-// ceres_ext/marginal_prior.h) if intrinsics are constant, is a *window*. One
+// reprojection errors of ceres_ext/photogrammetry.h and priors on poses (also
+// ceres_ext/marginal_prior.h), is a *window*. One
 // thread block of a device, or one thread of the host, solves it from start to
 // end by exact steps with Ceres's trust region. The steps are those of
 // ceres_ext::Solve with DENSE_SCHUR, apart from rounding. So is a small dense

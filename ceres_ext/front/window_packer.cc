@@ -714,7 +714,7 @@ std::string WindowPacker::Count(int64_t i,
     return IsConstant(points_, p);
   };
   if (!intrinsics_.empty()) {
-    const std::string reason = FindOwnIntrinsics(i);
+    std::string reason = FindOwnIntrinsics(i);
     if (!reason.empty()) {
       return reason;
     }
@@ -783,7 +783,7 @@ std::string WindowPacker::Count(int64_t i,
       ForEachPrior(i, [&](int e, int64_t k, int64_t first, int64_t last) {
         has_different_cameras &=
             residuals(arrays_[e]).blocks.size() == 1 || first != last;
-        if (is_constant_camera(first) && is_constant_camera(last)) {
+        if (IsConstantPose(first) && IsConstantPose(last)) {
           return AddFixedCostOfPrior(e, k, &window->fixed_cost);
         }
         WindowPrior prior;
@@ -804,7 +804,9 @@ std::string WindowPacker::Count(int64_t i,
     const double* const weights = residuals(arrays_[e]).weights;
     is_finite &= weights == nullptr ||
                  (weights[k] >= 0.0 && kernels::AllFinite(weights + k, 1));
-    if (std::all_of(sorted.begin(), sorted.end(), is_constant_camera)) {
+    if (std::all_of(sorted.begin(), sorted.end(), [this](int64_t camera) {
+          return IsConstantPose(camera);
+        })) {
       return AddFixedCostOfMarginal(e, k, prior, blocks, &window->fixed_cost);
     }
     for (const int64_t camera : sorted) {
@@ -933,10 +935,6 @@ std::string WindowPacker::ChooseKind(int64_t i, PackedWindow* window) const {
   }
   window->kind.camera_size = camera_size_;
   if (has_own) {
-    const WindowCounts& counts = window->record.counts;
-    if (counts.num_priors + counts.num_marginals > 0) {
-      return "there are priors beside intrinsics that vary";
-    }
     if (!has_unit_quaternions) {
       return "the quaternion of a pose does not have the norm 1, beside "
              "intrinsics that vary";
@@ -1176,8 +1174,7 @@ void WindowPacker::WritePriors(int64_t i,
     const int32_t a = camera_place_[first];
     const int32_t b = camera_place_[last];
     // Skips priors of constants, as Write does rows.
-    if (a == kUnused || b == kUnused ||
-        (a >= counts.num_cameras && b >= counts.num_cameras)) {
+    if (IsConstantPose(first) && IsConstantPose(last)) {
       return true;
     }
     WindowPrior* const prior = priors + num_priors;
@@ -1236,14 +1233,16 @@ void WindowPacker::WriteMarginals(int64_t i,
                          const int64_t* blocks) {
     // Number in the window and place in the prior.
     std::vector<std::pair<int32_t, int>> cameras;
+    bool is_constant = true;
     next.num_varying = 0;
     for (int p = 0; p < prior.num_poses(); ++p) {
       const int32_t camera = camera_place_[blocks[p]];
       cameras.emplace_back(camera, p);
       next.num_varying += camera >= 0 && camera < counts.num_cameras ? 1 : 0;
+      is_constant &= IsConstantPose(blocks[p]);
     }
     // Skips priors of constants, as Write does rows.
-    if (next.num_varying == 0) {
+    if (is_constant) {
       return true;
     }
     std::sort(cameras.begin(), cameras.end());

@@ -452,7 +452,6 @@ std::vector<PoseCase<Rotation>> SomeOwnCases(ceres::Manifold* manifold,
       one.params_are_constant[0][2] = 1;
     }
   }
-  LeaveOutPriors(&cases);
   return cases;
 }
 
@@ -465,27 +464,33 @@ class PoseWindowsWithOwnIntrinsics : public ::testing::Test {
   std::vector<EigenCase> Cases() {
     return SomeOwnCases<EigenQuaternion>(&pose_, &radial_, &focal_);
   }
+  // Without priors, with them, and with marginal ones too.
+  template <typename Case>
+  static void ExpectCasesAsCeres(std::vector<Case> cases) {
+    std::vector<Case> without = cases;
+    LeaveOutPriors(&without);
+    ExpectAsCeres(without, SomeOptions());
+    ExpectAsCeres(cases, SomeOptions());
+    AddMarginals(&cases);
+    ExpectAsCeres(cases, SomeOptions());
+  }
 };
 
 TEST_F(PoseWindowsWithOwnIntrinsics, SolveAsCeresWithAngleAxes) {
-  ExpectAsCeres(SomeOwnCases<AngleAxis>(nullptr, &radial_, &focal_),
-                SomeOptions());
+  ExpectCasesAsCeres(SomeOwnCases<AngleAxis>(nullptr, &radial_, &focal_));
   // A part of each pose is constant too.
   ceres::SubsetManifold some(6, {1, 5});
-  ExpectAsCeres(SomeOwnCases<AngleAxis>(&some, &focal_, &radial_),
-                SomeOptions());
+  ExpectCasesAsCeres(SomeOwnCases<AngleAxis>(&some, &focal_, &radial_));
 }
 TEST_F(PoseWindowsWithOwnIntrinsics, SolveAsCeresWithQuaternions) {
   QuaternionPose pose;
-  ExpectAsCeres(SomeOwnCases<Quaternion>(&pose, &radial_, &focal_),
-                SomeOptions());
+  ExpectCasesAsCeres(SomeOwnCases<Quaternion>(&pose, &radial_, &focal_));
 }
 TEST_F(PoseWindowsWithOwnIntrinsics, SolveAsCeresWithEigenQuaternions) {
-  ExpectAsCeres(Cases(), SomeOptions());
-  // Poses are held, so that intrinsics alone vary, or all but one are.
+  ExpectCasesAsCeres(Cases());
+  // Intrinsics alone vary.
   ceres::SubsetManifold held(7, {0, 1, 2, 3, 4, 5, 6});
-  ExpectAsCeres(SomeOwnCases<EigenQuaternion>(&held, &radial_, &focal_),
-                SomeOptions());
+  ExpectCasesAsCeres(SomeOwnCases<EigenQuaternion>(&held, &radial_, &focal_));
 }
 
 TEST_F(PoseWindowsWithOwnIntrinsics, EndAsCeresByTheirParameters) {
@@ -573,8 +578,6 @@ TEST_F(PoseWindowsWithOwnIntrinsics, SayWhyAProblemIsNone) {
   ceres::SphereManifold<4> sphere;
   expect_reason([&](EigenCase* one) { one->params_manifold[0] = &sphere; },
                 "the manifold of intrinsics that vary is not a subset's");
-  expect_reason([](EigenCase* one) { one->arrays[2].is_active[1] = 1; },
-                "there are priors beside intrinsics that vary");
   // Pose 4 takes the camera of pose 5, in all rows or in one.
   const auto take_other = [](EigenCase* one, bool in_all) {
     for (size_t k = 0; k < one->arrays[0].params.size(); ++k) {
@@ -602,6 +605,7 @@ TEST_F(PoseWindowsWithOwnIntrinsics, SayWhyAProblemIsNone) {
 
 TEST_F(PoseWindowsWithOwnIntrinsics, HaveTheBitsOfABatchInAWindowSolver) {
   std::vector<EigenCase> cases = Cases();
+  AddMarginals(&cases);
   std::vector<EigenCase> same = cases;
   std::vector<EigenCase> alone = {cases[3]};
   PoseBatch<EigenCase> expected(&cases);
@@ -619,7 +623,9 @@ TEST_F(PoseWindowsWithOwnIntrinsics, HaveTheBitsOfABatchInAWindowSolver) {
   capacity.num_cameras = 38;
   capacity.num_points = 190;
   capacity.num_rows = 950;
-  capacity.num_priors = 108;  // that are not active
+  capacity.num_priors = 108;
+  capacity.num_marginal_poses = 38 + 2 * 38 + 2;
+  capacity.num_marginal_rows = 4 * 38 + 1 + 12 * 38 + 2 * 3 + 2 * 38;
   capacity.num_problems = 7;
   std::string error;
   ceres::Solver::Options options = SomeOptions();
@@ -693,8 +699,7 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
       for (int a = 0; a < EigenCase::kNumArrays; ++a) {
         EigenCase::Array& array = one.arrays[a];
         array.loss = losses[a];
-        const double p_out =
-            has_own && a >= 2 ? 1.0 : random->OneOf({0.0, 0.2, 1.0});
+        const double p_out = random->OneOf({0.0, 0.2, 1.0});
         for (size_t k = 0; k < array.weights.size(); ++k) {
           array.is_active[k] =
               random->Chance(a == 0 ? 0.5 * p_out : p_out) ? 0 : 1;

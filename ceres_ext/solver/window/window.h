@@ -2,10 +2,10 @@
 //
 // A window: a small bundle adjustment that one team of threads solves from
 // start to end (window_solve.h). Its cameras are BAL's, all of one kind, or
-// they are *poses*: rows then name intrinsics too. If those are constant, there
-// may be *priors* on poses and on pairs of them, and *marginal priors* on any
-// number of them (marginal_prior.h), beside the rows. Intrinsics that vary are
-// *own* ones: one pose has them, and they are part of its camera.
+// they are *poses*: rows then name intrinsics too, and beside the rows are
+// *priors* on poses and on pairs of them, and *marginal priors* on any number
+// of them (marginal_prior.h). Intrinsics that vary are *own* ones: one pose has
+// them, and they are part of its camera.
 //
 // Cameras and points that vary are numbered first, then constant ones. Rows are
 // sorted by point. A *chunk* is a run of points whose rows fit into a block's

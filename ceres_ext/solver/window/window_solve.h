@@ -1162,8 +1162,11 @@ class WindowSolve {
     for (int c = team_->rank(); c < n_; c += team_->size()) {
       double gradient = 0.0;
       double squared_norm = 0.0;
-      const int column = c % kPoseColumns;
-      model_.ForEachSide(c / kPoseColumns, [&](int side_of_prior) {
+      const int column = c % kColumns;
+      if (column >= kPoseColumns) {
+        continue;
+      }
+      model_.ForEachSide(c / kColumns, [&](int side_of_prior) {
         const double* const record = PriorRecord(side_of_prior / 2);
         const double* const jacobian =
             record + kPriorJacobian + kPriorElements * (side_of_prior % 2);
@@ -1193,23 +1196,24 @@ class WindowSolve {
                                        kPriorElements * (side_of_prior % 2);
         sum += ColumnProduct(jacobian, r, jacobian, c);
       });
-      schur_[At(kPoseColumns * camera + r, kPoseColumns * camera + c)] += sum;
+      schur_[At(kColumns * camera + r, kColumns * camera + c)] += sum;
     }
     // The blocks of two cameras.
+    constexpr int kSquare = kPoseColumns * kPoseColumns;
     for (int t = team_->rank();
-         has_system && t < kElements * w_.counts.num_priors;
+         has_system && t < kSquare * w_.counts.num_priors;
          t += team_->size()) {
-      const WindowPrior& prior = model_.prior(t / kElements);
+      const WindowPrior& prior = model_.prior(t / kSquare);
       if (prior.is_first == 0) {
         continue;
       }
-      const int r = t % kElements / kPoseColumns;
+      const int r = t % kSquare / kPoseColumns;
       const int c = t % kPoseColumns;
       const int high = prior.camera[0] > prior.camera[1] ? 0 : 1;
       const int i = prior.camera[high];
       const int j = prior.camera[1 - high];
       double sum = 0.0;
-      for (int k = t / kElements; k >= 0; k = model_.prior(k).next) {
+      for (int k = t / kSquare; k >= 0; k = model_.prior(k).next) {
         const double* const jacobians = PriorRecord(k) + kPriorJacobian;
         const int high_of_k = model_.prior(k).camera[0] == i ? 0 : 1;
         sum += ColumnProduct(jacobians + kPriorElements * high_of_k,
@@ -1217,7 +1221,7 @@ class WindowSolve {
                              jacobians + kPriorElements * (1 - high_of_k),
                              c);
       }
-      schur_[At(kPoseColumns * i + r, kPoseColumns * j + c)] += sum;
+      schur_[At(kColumns * i + r, kColumns * j + c)] += sum;
     }
     team_->Barrier();
   }
@@ -1235,7 +1239,7 @@ class WindowSolve {
         const double* const row =
             record + kPriorJacobian + kPriorElements * side + kPoseColumns * e;
         for (int c = 0; IsVarying(camera) && c < kPoseColumns; ++c) {
-          change += row[c] * step_[kPoseColumns * camera + c];
+          change += row[c] * step_[kColumns * camera + c];
         }
       }
       model -= change * (record[e] + 0.5 * change);
@@ -1361,7 +1365,7 @@ class WindowSolve {
       const WindowMarginal prior = model_.marginal(k);
       const int num_columns = prior.num_columns();
       const int num_tiles =
-          kTiles * static_cast<int>(PackedTriangle(prior.num_varying));
+          kPoseTiles * static_cast<int>(PackedTriangle(prior.num_varying));
       // Other threads may have written the sums before.
       team_->Barrier();
       for (int c = team_->rank(); c < kPoseColumns * prior.num_varying;
@@ -1388,39 +1392,46 @@ class WindowSolve {
     team_->Barrier();
   }
 
+  // Tiles of the block of two poses of a marginal prior.
+  static constexpr int kPoseTile = Team::template kTile<kPoseColumns>;
+  static constexpr int kPoseWidth = Team::template kWidth<kPoseTile>;
+  static constexpr int kPoseTall = Team::template kTall<kPoseColumns>;
+  static constexpr int kPoseSide = kPoseColumns / kPoseTile;
+  static constexpr int kPoseTiles = kPoseSide * (kPoseColumns / kPoseTall);
+
   // The column in S of column c of a marginal prior.
   CERES_EXT_WINDOW int ColumnOf(const WindowMarginal& prior, int c) const {
     const int pose = prior.pose_begin + c / kPoseColumns;
-    return kPoseColumns * model_.marginal_pose(pose).camera + c % kPoseColumns;
+    return kColumns * model_.marginal_pose(pose).camera + c % kPoseColumns;
   }
 
   // Adds a tile of J'J to S.
   CERES_EXT_WINDOW void AddMarginalTile(const WindowMarginal& prior, int t) {
-    const int p = TriangularRoot(t / kTiles);
-    const int q = t / kTiles - static_cast<int>(PackedTriangle(p));
-    const int r0 = kPoseColumns * p + kTall * (t % kTiles / kSide);
-    const int c0 = kPoseColumns * q + kTile * (t % kSide);
-    double sum[kTall * kWidth] = {};
-    double y[kWidth] = {};
+    const int p = TriangularRoot(t / kPoseTiles);
+    const int q = t / kPoseTiles - static_cast<int>(PackedTriangle(p));
+    const int r0 = kPoseColumns * p + kPoseTall * (t % kPoseTiles / kPoseSide);
+    const int c0 = kPoseColumns * q + kPoseTile * (t % kPoseSide);
+    double sum[kPoseTall * kPoseWidth] = {};
+    double y[kPoseWidth] = {};
     for (int i = 0; i < prior.num_rows; ++i) {
       const double* const row = MarginalRow(prior, i);
-      for (int c = 0; c < kTile; ++c) {
+      for (int c = 0; c < kPoseTile; ++c) {
         y[c] = row[c0 + c];
       }
       CERES_EXT_WINDOW_UNROLL
-      for (int r = 0; r < kTall; ++r) {
-        for (int c = 0; c < kWidth; ++c) {
-          sum[kWidth * r + c] += row[r0 + r] * y[c];
+      for (int r = 0; r < kPoseTall; ++r) {
+        for (int c = 0; c < kPoseWidth; ++c) {
+          sum[kPoseWidth * r + c] += row[r0 + r] * y[c];
         }
       }
     }
     CERES_EXT_WINDOW_UNROLL
-    for (int r = 0; r < kTall; ++r) {
+    for (int r = 0; r < kPoseTall; ++r) {
       double* const to =
           schur_ + At(ColumnOf(prior, r0 + r), ColumnOf(prior, c0));
-      for (int c = 0; c < kTile; ++c) {
+      for (int c = 0; c < kPoseTile; ++c) {
         if (c0 + c <= r0 + r) {
-          to[c] += sum[kWidth * r + c];
+          to[c] += sum[kPoseWidth * r + c];
         }
       }
     }
