@@ -148,6 +148,79 @@ def test_one_thread_per_ticket(bal):
     solver.wait(solver.submit(make_problem(batch), parameter_begin, residual_begin))
 
 
+def mapper_problem(seed):
+    """Images with SIMPLE_RADIAL cameras of their own, of which f and k vary."""
+    random = numpy.random.default_rng(seed)
+    images, points = 4, 40
+    poses = numpy.zeros((images, 7))
+    poses[:, :3] = 0.02 * random.standard_normal((images, 3))
+    poses[:, 3] = 1.0
+    poses[:, :4] /= numpy.linalg.norm(poses[:, :4], axis=1, keepdims=True)
+    poses[:, 4] = 0.4 * numpy.arange(images)
+    poses[:, 6] = 4.0
+    cameras = numpy.tile([500.0, 320.0, 240.0, 0.01], (images, 1))
+    xyz = random.uniform(-1.0, 1.0, (points, 3))
+    image = numpy.repeat(numpy.arange(images, dtype=numpy.int32), points)
+    point = numpy.tile(numpy.arange(points, dtype=numpy.int32), images)
+    turn = 2.0 * numpy.cross(poses[image, :3], xyz[point])
+    turned = xyz[point] + poses[image, 3:4] * turn
+    turned += numpy.cross(poses[image, :3], turn)
+    seen = turned + poses[image, 4:]
+    seen = seen[:, :2] / seen[:, 2:]
+    radial = 1.0 + cameras[image, 3:] * (seen**2).sum(axis=1, keepdims=True)
+    pixels = cameras[image, :1] * radial * seen + cameras[image, 1:3]
+    pixels += 0.5 * random.standard_normal(pixels.shape)
+    cameras[:, 0] += 10.0 * random.standard_normal(images)
+    poses[1:, 4:] += 0.02 * random.standard_normal((images - 1, 3))
+    xyz += 0.05 * random.standard_normal(xyz.shape)
+    return poses, cameras, xyz, image, point, pixels
+
+
+def mapper_arrays(problems):
+    """All of the problems as one ArrayProblem."""
+    poses, cameras, xyz, image, point, pixels = (
+        [part[k] for part in problems] for k in range(6)
+    )
+    image = [index + 4 * i for i, index in enumerate(image)]
+    point = [index + 40 * i for i, index in enumerate(point)]
+    problem = ceres_ext.ArrayProblem()
+    constant = numpy.tile([True, False, False, False], len(problems))
+    pose = ceres_ext.ProductManifold(
+        ceres_ext.EigenQuaternionManifold(), ceres_ext.EuclideanManifold(3)
+    )
+    blocks = [
+        problem.add_parameters(numpy.concatenate(xyz)),
+        problem.add_parameters(
+            numpy.concatenate(poses), constant=constant, manifold=pose
+        ),
+        problem.add_parameters(
+            numpy.concatenate(cameras), manifold=ceres_ext.SubsetManifold(4, [1, 2])
+        ),
+    ]
+    index = [numpy.concatenate(part).astype(numpy.int32) for part in (point, image)]
+    problem.add_residuals(
+        "ReprojectionError",
+        numpy.concatenate(pixels),
+        list(zip(blocks, [index[0], index[1], index[1]])),
+        camera_model="SIMPLE_RADIAL",
+    )
+    return problem
+
+
+def test_intrinsics_that_vary():
+    problems = [mapper_problem(seed) for seed in range(3)]
+    begin = numpy.arange(4, dtype=numpy.int64)
+    summary = ceres_ext.solve_batch(
+        mapper_arrays(problems), [40 * begin, 4 * begin, 4 * begin], [160 * begin], **OPTIONS
+    )
+    for i, of_one in enumerate(summary.problems):
+        expected = ceres_ext.solve(mapper_arrays(problems[i : i + 1]), **OPTIONS)
+        assert of_one.is_window, of_one.path_reason
+        assert of_one.num_successful_steps == expected.num_successful_steps
+        assert of_one.final_cost < 0.01 * of_one.initial_cost
+        assert of_one.final_cost == pytest.approx(expected.final_cost, rel=1e-6)
+
+
 def test_stop(bal):
     batch, parameter_begin, residual_begin = copies(bal, 3)
     start = batch.points.copy()
