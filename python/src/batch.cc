@@ -270,6 +270,8 @@ class Solver {
          int64_t num_problems,
          int num_submissions,
          int64_t num_priors,
+         int64_t num_marginal_poses,
+         int64_t num_marginal_rows,
          const SolverOptions* given,
          const nb::kwargs& values) {
     WindowCapacity capacity;
@@ -277,6 +279,8 @@ class Solver {
     capacity.num_points = num_points;
     capacity.num_rows = num_rows;
     capacity.num_priors = num_priors;
+    capacity.num_marginal_poses = num_marginal_poses;
+    capacity.num_marginal_rows = num_marginal_rows;
     capacity.num_problems = num_problems;
     capacity.num_submissions = num_submissions;
     const SolverOptions options = Prepare(given, values);
@@ -525,6 +529,8 @@ void AddBatch(nb::module_* module) {
                     int64_t,
                     int,
                     int64_t,
+                    int64_t,
+                    int64_t,
                     const SolverOptions*,
                     const nb::kwargs&>(),
            "num_cameras"_a,
@@ -533,10 +539,14 @@ void AddBatch(nb::module_* module) {
            "num_problems"_a = 1,
            "num_submissions"_a = 2,
            "num_priors"_a = 0,
+           "num_marginal_poses"_a = 0,
+           "num_marginal_rows"_a = 0,
            "options"_a.none() = nb::none(),
            "values"_a,
            "num_cameras, num_points, num_rows: largest numbers per problem.\n"
            "num_priors: the same of priors on poses, which are not rows.\n"
+           "num_marginal_poses, num_marginal_rows: the same of all poses and "
+           "residuals of marginal priors.\n"
            "num_problems: largest number per submission.\n"
            "num_submissions: largest number in flight.\n"
            "options, values: as for solve().")

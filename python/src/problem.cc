@@ -15,6 +15,7 @@
 #include "ceres/product_manifold.h"
 #include "ceres/sphere_manifold.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/marginal_prior.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
 #include "python/src/array.h"
@@ -455,6 +456,18 @@ const NamedResidual& FindResidual(const std::string& name,
                    std::to_string(num_blocks));
 }
 
+template <typename Rotation>
+std::unique_ptr<ceres::CostFunction> CreateMarginalPrior(
+    int num_poses,
+    const double* references,
+    int num_residuals,
+    const double* a,
+    const double* b,
+    std::string* error) {
+  return MarginalPrior<Rotation>::Create(
+      num_poses, references, num_residuals, a, b, error);
+}
+
 }  // namespace
 
 void Problem::CheckBlocks(
@@ -556,6 +569,39 @@ const double* Problem::MakeConstants(const NamedResidual& residual,
   return all;
 }
 
+void Problem::ReadIndices(const std::vector<nb::object>& kept,
+                          std::vector<int64_t> shape,
+                          ArrayProblem::Residuals* residuals) {
+  const size_t n = residuals->blocks.size();
+  for (size_t b = 0; b < n; ++b) {
+    const nb::object& index = kept[kept.size() - n + b];
+    ArrayProblem::Index& block = residuals->blocks[b];
+    if (!index.is_none()) {
+      block.block = static_cast<const int32_t*>(
+          ReadArray("blocks[" + std::to_string(b) + "][1]",
+                    index,
+                    "int32",
+                    ARRAY_READ,
+                    &shape,
+                    &block.on_device));
+    }
+  }
+}
+
+void Problem::ReadWeights(nb::handle weights,
+                          std::vector<int64_t> shape,
+                          ArrayProblem::Residuals* residuals) {
+  if (!weights.is_none()) {
+    residuals->weights =
+        static_cast<const double*>(ReadArray("weights",
+                                             weights,
+                                             "float64",
+                                             ARRAY_READ,
+                                             &shape,
+                                             &residuals->weights_on_device));
+  }
+}
+
 void Problem::AddResiduals(nb::object cost_function,
                            nb::object observations,
                            nb::object blocks,
@@ -624,30 +670,10 @@ void Problem::AddResiduals(nb::object cost_function,
                 is_converted ? nullptr : &residuals.constants_on_device));
   residuals.num_blocks = shape[0];
   shape.resize(1);
-  for (size_t b = 0; b < residuals.blocks.size(); ++b) {
-    const nb::object& index = kept[kept.size() - residuals.blocks.size() + b];
-    ArrayProblem::Index& block = residuals.blocks[b];
-    if (!index.is_none()) {
-      block.block = static_cast<const int32_t*>(
-          ReadArray("blocks[" + std::to_string(b) + "][1]",
-                    index,
-                    "int32",
-                    ARRAY_READ,
-                    &shape,
-                    &block.on_device));
-    }
-  }
+  ReadIndices(kept, shape, &residuals);
   residuals.loss = Unwrap<ceres::LossFunction>(
       "loss", loss, "a loss function of this module, or None");
-  if (!weights.is_none()) {
-    residuals.weights =
-        static_cast<const double*>(ReadArray("weights",
-                                             weights,
-                                             "float64",
-                                             ARRAY_READ,
-                                             &shape,
-                                             &residuals.weights_on_device));
-  }
+  ReadWeights(weights, shape, &residuals);
   residuals.constants_are_of_model =
       named == nullptr || named->information_begin == 0;
   residuals.constants = constants;
@@ -666,6 +692,81 @@ void Problem::AddResiduals(nb::object cost_function,
   num_residuals_.push_back(named != nullptr
                                ? named->num_residuals
                                : compiled->model->model->num_residuals);
+  kept_.insert(kept_.end(), kept.begin(), kept.end());
+}
+
+void Problem::AddMarginalPriors(nb::object references,
+                                nb::object a,
+                                nb::object b,
+                                nb::object blocks,
+                                nb::object rotation,
+                                nb::object weights) {
+  CheckUnlocked();
+  std::vector<nb::object> kept = {weights};
+  ArrayProblem::Residuals residuals;
+  residuals.blocks = ReadBlocks(blocks, &kept);
+  const auto num_poses = static_cast<int64_t>(residuals.blocks.size());
+  if (num_poses == 0) {
+    throw ValueError("blocks: expected a pose or more, found none");
+  }
+  const std::string of_poses =
+      rotation.is_none() ? EigenQuaternion::kName : Str(rotation);
+  const auto create_of = [&]() -> decltype(&CreateMarginalPrior<AngleAxis>) {
+    return of_poses == EigenQuaternion::kName
+               ? &CreateMarginalPrior<EigenQuaternion>
+           : of_poses == Quaternion::kName ? &CreateMarginalPrior<Quaternion>
+           : of_poses == AngleAxis::kName  ? &CreateMarginalPrior<AngleAxis>
+                                           : nullptr;
+  };
+  const auto create = create_of();
+  if (create == nullptr) {
+    throw ValueError(
+        "rotation: expected one of EIGEN_QUATERNION, QUATERNION, ANGLE_AXIS, "
+        "found " +
+        Repr(rotation));
+  }
+  const int pose_size = of_poses == AngleAxis::kName ? 6 : 7;
+  CheckBlocks("MarginalPrior",
+              {},
+              std::vector<int>(num_poses, pose_size),
+              residuals.blocks);
+  std::vector<int64_t> shape = {kAnyLength, num_poses, pose_size};
+  const auto* const x_0 = static_cast<const double*>(
+      ReadArray("references", references, "float64", ARRAY_READ, &shape));
+  const int64_t num_priors = shape[0];
+  shape = {num_priors, kAnyLength};
+  const auto* const offset = static_cast<const double*>(
+      ReadArray("b", b, "float64", ARRAY_READ, &shape));
+  const int64_t num_residuals = shape[1];
+  shape = {num_priors, num_residuals, 6 * num_poses};
+  const auto* const matrix = static_cast<const double*>(
+      ReadArray("a", a, "float64", ARRAY_READ, &shape));
+  shape = {num_priors};
+  residuals.num_blocks = num_priors;
+  ReadIndices(kept, shape, &residuals);
+  ReadWeights(weights, shape, &residuals);
+  auto list = std::make_unique<ceres::CostFunction*[]>(num_priors);
+  std::vector<std::unique_ptr<ceres::CostFunction>> made;
+  for (int64_t i = 0; i < num_priors; ++i) {
+    std::string error;
+    made.push_back(create(static_cast<int>(num_poses),
+                          x_0 + num_poses * pose_size * i,
+                          static_cast<int>(num_residuals),
+                          matrix + 6 * num_poses * num_residuals * i,
+                          offset + num_residuals * i,
+                          &error));
+    if (made.back() == nullptr) {
+      throw ValueError(error + "; of prior " + std::to_string(i));
+    }
+    list[i] = made.back().get();
+  }
+  residuals.cost_functions = list.get();
+  arrays_.AddResiduals(residuals);
+  num_residuals_.push_back(static_cast<int>(num_residuals));
+  for (std::unique_ptr<ceres::CostFunction>& one : made) {
+    cost_functions_.push_back(std::move(one));
+  }
+  cost_function_lists_.push_back(std::move(list));
   kept_.insert(kept_.end(), kept.begin(), kept.end());
 }
 
@@ -755,6 +856,32 @@ C-contiguous, a name is unknown, an argument does not belong to the name, or a
 covariance is not positive definite. The message names the argument. A solve
 checks what the arrays hold when it begins.)";
 
+const char* const kAddMarginalPriorsDoc =
+    R"(Adds k dense priors |A d + b|^2 / 2 on n poses each, d the difference of the
+poses from x_0: what marginalised keyframes leave (ceres_ext/marginal_prior.h).
+
+    # H = L L', the Schur complement of J'J on the poses at x_0; g that of J'r.
+    l = numpy.linalg.cholesky(H)
+    problem.add_marginal_priors(
+        x_0[None], l.T[None].copy(), numpy.linalg.solve(l, g)[None],
+        [(poses, numpy.array([i], numpy.int32)) for i in poses_of_prior])
+
+references: (k, n, 7), float64, x_0: rotation, then translation; (k, n, 6) with
+ANGLE_AXIS.
+a: (k, m, 6 n), float64: 6 columns for each pose, those of the rotation first, in
+radians; of a quaternion half the rotation vector.
+b: (k, m), float64.
+blocks: n times (parameters, index): as for add_residuals.
+rotation: EIGEN_QUATERNION (the default), QUATERNION or ANGLE_AXIS.
+weights: (k,), float64, >= 0, factors of the cost of each prior.
+
+references, a and b are copied; the other arrays are read when a solve begins.
+solve_batch and WindowSolver solve windows of poses with such priors whole; other
+solves evaluate them on the host.
+
+TypeError and ValueError: as for add_residuals, and a value that is not finite or
+a quaternion that is 0.)";
+
 }  // namespace
 
 void AddProblem(nb::module_* module) {
@@ -824,7 +951,29 @@ void AddProblem(nb::module_* module) {
                     "numpy.typing.NDArray[numpy.float64] | None = None) -> "
                     "None")
                        .c_str()),
-           kAddResidualsDoc);
+           kAddResidualsDoc)
+      .def("add_marginal_priors",
+           &Problem::AddMarginalPriors,
+           "references"_a.none(),
+           "a"_a.none(),
+           "b"_a.none(),
+           "blocks"_a.none(),
+           nb::kw_only(),
+           "rotation"_a = nb::none(),
+           "weights"_a = nb::none(),
+           nb::sig(("def add_marginal_priors(self, references: "
+                    "numpy.typing.NDArray[numpy.float64], a: "
+                    "numpy.typing.NDArray[numpy.float64], b: "
+                    "numpy.typing.NDArray[numpy.float64], blocks: "
+                    "collections.abc.Sequence[tuple[int, "
+                    "numpy.typing.NDArray[numpy.int32] | None]], *, "
+                    "rotation: " +
+                    LiteralOf(&NamedResidual::rotation) +
+                    " | None = None, weights: "
+                    "numpy.typing.NDArray[numpy.float64] | None = None) -> "
+                    "None")
+                       .c_str()),
+           kAddMarginalPriorsDoc);
 }
 
 }  // namespace ceres_ext::python

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ceres/cost_function.h"
 #include "ceres/manifold.h"
 #include "ceres_ext/array_problem.h"
 #include "nanobind/nanobind.h"
@@ -35,6 +36,12 @@ class Problem {
                     nanobind::object covariances,
                     nanobind::object loss,
                     nanobind::object weights);
+  void AddMarginalPriors(nanobind::object references,
+                         nanobind::object a,
+                         nanobind::object b,
+                         nanobind::object blocks,
+                         nanobind::object rotation,
+                         nanobind::object weights);
 
   ArrayProblem* arrays() { return &arrays_; }
   const ArrayProblem& arrays() const { return arrays_; }
@@ -64,6 +71,15 @@ class Problem {
                    const std::vector<std::string>& roles,
                    const std::vector<int>& sizes,
                    const std::vector<ArrayProblem::Index>& blocks) const;
+  // Sets the numbers of the blocks of each residual block from index arrays,
+  // which are the last ones kept.
+  static void ReadIndices(const std::vector<nanobind::object>& kept,
+                          std::vector<int64_t> shape,
+                          ArrayProblem::Residuals* residuals);
+  // Sets the weights from an array of that shape, or None.
+  static void ReadWeights(nanobind::handle weights,
+                          std::vector<int64_t> shape,
+                          ArrayProblem::Residuals* residuals);
   // Converts observations to constants, which this object owns.
   const double* MakeConstants(const NamedResidual& residual,
                               const double* rows,
@@ -73,6 +89,8 @@ class Problem {
   ArrayProblem arrays_;
   std::vector<int> num_residuals_;
   std::vector<std::unique_ptr<double[]>> owned_;
+  std::vector<std::unique_ptr<ceres::CostFunction>> cost_functions_;
+  std::vector<std::unique_ptr<ceres::CostFunction*[]>> cost_function_lists_;
   // The arrays, losses and manifolds.
   std::vector<nanobind::object> kept_;
   // A manifold for each block, of the parameters that have several.

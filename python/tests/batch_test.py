@@ -221,6 +221,84 @@ def test_intrinsics_that_vary():
         assert of_one.final_cost == pytest.approx(expected.final_cost, rel=1e-6)
 
 
+def add_marginal_priors(problem, problems):
+    """A prior of the second and the third pose of each problem. Returns the costs."""
+    random = numpy.random.default_rng(7)
+    n = len(problems)
+    first = numpy.array([1, 2])
+    references = numpy.stack([one[0][first] for one in problems])
+    references[:, :, 4:] += 0.01 * random.standard_normal((n, 2, 3))
+    a = 20.0 * random.standard_normal((n, 5, 12))
+    b = random.standard_normal((n, 5))
+    index = [
+        (1, (4 * numpy.arange(n) + pose).astype(numpy.int32)) for pose in first
+    ]
+    weights = numpy.linspace(1.0, 2.0, n)
+    problem.add_marginal_priors(references, a, b, index, weights=weights)
+    d = numpy.zeros((n, 2, 6))
+    d[:, :, 3:] = numpy.stack([one[0][first, 4:] for one in problems])
+    d[:, :, 3:] -= references[:, :, 4:]
+    r = numpy.einsum("kmc,kc->km", a, d.reshape(n, 12)) + b
+    return 0.5 * weights * (r**2).sum(axis=1)
+
+
+def test_marginal_priors():
+    problems = [mapper_problem(seed) for seed in range(3)]
+    begin = numpy.arange(4, dtype=numpy.int64)
+    # Together they have one radius, so only the minimum is the same.
+    options = dict(OPTIONS, max_num_iterations=50, function_tolerance=1e-12)
+    parameter_begin = [40 * begin, 4 * begin, 4 * begin]
+    without = ceres_ext.solve_batch(
+        mapper_arrays(problems), parameter_begin, [160 * begin], **options
+    )
+    problem = mapper_arrays(problems)
+    costs = add_marginal_priors(problem, problems)
+    summary = ceres_ext.solve_batch(problem, parameter_begin, [160 * begin, begin], **options)
+    for of_one, of_other, cost in zip(summary.problems, without.problems, costs):
+        assert of_one.is_window, of_one.path_reason
+        assert of_one.initial_cost == pytest.approx(of_other.initial_cost + cost)
+    problem = mapper_arrays(problems)
+    add_marginal_priors(problem, problems)
+    expected = ceres_ext.solve(problem, **options)
+    assert sum(of_one.final_cost for of_one in summary.problems) == pytest.approx(
+        expected.final_cost, rel=1e-6
+    )
+    problem = mapper_arrays(problems)
+    add_marginal_priors(problem, problems)
+    solver = ceres_ext.WindowSolver(
+        4, 40, 160, 3, num_marginal_poses=2, num_marginal_rows=5, **options
+    )
+    in_solver = solver.wait(solver.submit(problem, parameter_begin, [160 * begin, begin]))
+    for of_one, of_other in zip(summary.problems, in_solver.problems):
+        assert of_one.final_cost == of_other.final_cost
+    solver = ceres_ext.WindowSolver(4, 40, 160, 3, **options)
+    with pytest.raises(ValueError, match="2 poses of marginal priors, but the capacity is 0"):
+        solver.submit(problem, parameter_begin, [160 * begin, begin])
+
+
+def test_marginal_priors_refused():
+    problem = mapper_arrays([mapper_problem(0)])
+    references = numpy.tile([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], (1, 2, 1))
+    a, b = numpy.ones((1, 3, 12)), numpy.ones((1, 3))
+    blocks = [(1, numpy.array([i], numpy.int32)) for i in (1, 2)]
+
+    def refused(match, *arguments, **keywords):
+        with pytest.raises(ValueError, match=match):
+            problem.add_marginal_priors(*arguments, **keywords)
+
+    refused("blocks: expected a pose or more", references, a, b, [])
+    refused("references: .*2, 7", references[:, :1].copy(), a, b, blocks)
+    refused("a: .*3, 12", references, a[:, :, :6].copy(), b, blocks)
+    refused("b: ", references, a, numpy.ones((2, 3)), blocks)
+    refused("expected parameters of shape", references, a, b, [(0, None), (1, None)])
+    refused("rotation: expected one of", references, a, b, blocks, rotation="EULER")
+    refused("of prior 0", numpy.zeros((1, 2, 7)), a, b, blocks)
+    refused("of prior 0", references, numpy.inf * a, b, blocks)
+    refused("weights", references, a, b, blocks, weights=numpy.ones(2))
+    problem.add_marginal_priors(references, a, b, blocks)
+    assert ceres_ext.solve(problem, **OPTIONS).is_solution_usable()
+
+
 def test_stop(bal):
     batch, parameter_begin, residual_begin = copies(bal, 3)
     start = batch.points.copy()
