@@ -711,14 +711,11 @@ void Problem::AddMarginalPriors(nb::object references,
   }
   const std::string of_poses =
       rotation.is_none() ? EigenQuaternion::kName : Str(rotation);
-  const auto create_of = [&]() -> decltype(&CreateMarginalPrior<AngleAxis>) {
-    return of_poses == EigenQuaternion::kName
-               ? &CreateMarginalPrior<EigenQuaternion>
-           : of_poses == Quaternion::kName ? &CreateMarginalPrior<Quaternion>
-           : of_poses == AngleAxis::kName  ? &CreateMarginalPrior<AngleAxis>
-                                           : nullptr;
-  };
-  const auto create = create_of();
+  const auto create =
+      of_poses == EigenQuaternion::kName ? &CreateMarginalPrior<EigenQuaternion>
+      : of_poses == Quaternion::kName    ? &CreateMarginalPrior<Quaternion>
+      : of_poses == AngleAxis::kName     ? &CreateMarginalPrior<AngleAxis>
+                                         : nullptr;
   if (create == nullptr) {
     throw ValueError(
         "rotation: expected one of EIGEN_QUATERNION, QUATERNION, ANGLE_AXIS, "
