@@ -32,11 +32,8 @@ namespace {
 // row: the requested outputs, constants, the numbers of its combination and of
 // its point, and the rows of the tables that these name.
 template <typename Model, bool kJacobian>
-__global__ void __launch_bounds__(kernels::kVectorBlock, 2)
-    EvaluateRowsKernel(const RowBatch rows,
-                       double* partial,
-                       int32_t* ticket,
-                       RowSums* sums) {
+__global__ void __launch_bounds__(kernels::kVectorBlock, 2) EvaluateRowsKernel(
+    const RowBatch rows, double* partial, int32_t* ticket, RowSums* sums) {
   kernels::TwoSums value;
 #pragma unroll 1
   for (int64_t i = int64_t{blockIdx.x} * kernels::kVectorBlock + threadIdx.x;
@@ -74,11 +71,15 @@ __global__ void __launch_bounds__(kernels::kVectorBlock, 2)
 }
 
 #ifdef __CUDACC__
-// Runs call() with the device current. This module may have its own CUDA
-// runtime, which belongs to the user: its current device is restored, and its
-// last error is kept except for an error of the call.
+// Runs call() with the device current, also while another thread captures a
+// stream. This module may have its own CUDA runtime, which belongs to the user:
+// its current device and the thread's capture mode are restored, and its last
+// error is kept except for an error of the call.
 template <typename Call>
 cudaError_t OnDevice(int device, const Call& call) {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  const bool is_relaxed =
+      cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
   int users_device = device;
   cudaError_t error = cudaGetDevice(&users_device);
   if (error == cudaSuccess && users_device != device) {
@@ -92,6 +93,9 @@ cudaError_t OnDevice(int device, const Call& call) {
   }
   if (users_device != device) {
     cudaSetDevice(users_device);
+  }
+  if (is_relaxed) {
+    cudaThreadExchangeStreamCaptureMode(&mode);
   }
   return error;
 }
@@ -107,8 +111,8 @@ struct DeviceForms {
   }
 
   static int GetFacts(int kernel, DeviceForm::Facts* facts) {
-    return GetKernelFacts(
-        reinterpret_cast<const void*>(GetKernel(kernel != 0)), facts);
+    return GetKernelFacts(reinterpret_cast<const void*>(GetKernel(kernel != 0)),
+                          facts);
   }
 
   static int Launch(int device,
@@ -145,11 +149,8 @@ struct DeviceForms {
   }
 
   static bool Register() {
-    static const DeviceForm kForm = {kBatchModelVersion,
-                                     sizeof(RowBatch),
-                                     &GetFacts,
-                                     &Launch,
-                                     &ErrorString};
+    static const DeviceForm kForm = {
+        kBatchModelVersion, sizeof(RowBatch), &GetFacts, &Launch, &ErrorString};
     BatchForms<Model>::device_form = &kForm;
     return true;
   }
@@ -164,9 +165,9 @@ struct DeviceForms {
 #define CERES_EXT_DEVICE_COST_FUNCTION_NAME(line) \
   CERES_EXT_DEVICE_COST_FUNCTION_NAME2(line)
 // The type may have commas.
-#define CERES_EXT_DEVICE_COST_FUNCTION(...)                         \
-  [[maybe_unused]] static const bool                                \
-      CERES_EXT_DEVICE_COST_FUNCTION_NAME(__COUNTER__) =            \
-          ::ceres_ext::internal::DeviceForms<__VA_ARGS__::Model>::Register();
+#define CERES_EXT_DEVICE_COST_FUNCTION(...)                               \
+  [[maybe_unused]] static const bool CERES_EXT_DEVICE_COST_FUNCTION_NAME( \
+      __COUNTER__) =                                                      \
+      ::ceres_ext::internal::DeviceForms<__VA_ARGS__::Model>::Register();
 
 #endif  // CERES_EXT_DEVICE_COST_FUNCTION_CUH_

@@ -12,6 +12,7 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/machine/cuda_launch_buffer.h"
+#include "cuda_kernels/machine/cuda_library_handles.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/host_machine.h"
 
@@ -54,6 +55,13 @@ template <typename Machine>
 using BufferLaunches = std::conditional_t<kHasCuda && !kIsHost<Machine>,
                                           kernels::BufferLaunches,
                                           NoDevice>;
+
+// Destroys the handles of CUDA's libraries that wait for the next user.
+inline void ReleaseLibraryHandles() {
+#ifdef CERES_EXT_WITH_CUDA
+  kernels::ReleaseLibraryHandles();
+#endif
+}
 
 // Makes a machine's device current for the calling thread until the object
 // goes; then what the caller had is so again. Wherever Ceres calls has one, so

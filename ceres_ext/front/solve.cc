@@ -583,6 +583,7 @@ bool StartDevice(const Options& ext_options, std::string* error) {
 void ReleaseIdle() {
   BorrowedMachines::ReleaseIdle();
   ReleaseIdleCommunicators();
+  ReleaseLibraryHandles();
 }
 
 bool Evaluate(const EvaluateOptions& options,

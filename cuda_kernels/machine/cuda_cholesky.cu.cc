@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_libraries.cuh"
@@ -267,33 +268,19 @@ struct Sizes {
 
 }  // namespace
 
-CudaDenseCholesky::~CudaDenseCholesky() { DestroyHandles(); }
+CudaDenseCholesky::~CudaDenseCholesky() { ReturnHandles(); }
 
-void CudaDenseCholesky::DestroyHandles() {
-  if (cusolver_ == nullptr && params_ == nullptr && cublas_ == nullptr) {
+void CudaDenseCholesky::ReturnHandles() {
+  if (handles_ == nullptr) {
     return;
   }
-  // Resources of a lost device must not be destroyed. Errors are the echo of
-  // earlier ones.
   const KeepCurrentContext keep;
-  const CusolverFunctions* cusolver = nullptr;
-  const CublasFunctions* cublas = nullptr;
-  if (machine_->context()->IsAlive() && LoadCusolver(&cusolver).ok() &&
-      LoadCublas(&cublas).ok()) {
-    if (cublas_ != nullptr) {
-      static_cast<void>(cublas->cublasDestroy_v2(cublas_));
-    }
-    if (params_ != nullptr) {
-      static_cast<void>(cusolver->cusolverDnDestroyParams(params_));
-    }
-    if (cusolver_ != nullptr) {
-      static_cast<void>(cusolver->cusolverDnDestroy(cusolver_));
-    }
-    static_cast<void>(cudaGetLastError());
+  if (machine_->context()->IsAlive()) {
+    // Work that uses memory of the handles. An error is the echo of an earlier
+    // one.
+    static_cast<void>(machine_->Synchronize());
   }
-  cublas_ = nullptr;
-  params_ = nullptr;
-  cusolver_ = nullptr;
+  ReturnLibraryHandles(std::move(handles_));
 }
 
 Status CudaDenseCholesky::Available() {
@@ -326,19 +313,24 @@ Status CudaDenseCholesky::Prepare(int64_t n,
   CERES_EXT_RETURN_IF_ERROR(Available());
   CERES_EXT_RETURN_IF_ERROR(LoadCusolver(&cusolver));
   if (machine != machine_) {
-    DestroyHandles();
+    ReturnHandles();
     machine_ = machine;
   }
   if (n == 0) {
     return {};
   }
   CERES_EXT_RETURN_IF_ERROR(machine->context()->Activate());
-  if (cusolver_ == nullptr) {
-    CERES_EXT_CALL(cusolver, cusolverDnCreate, &cusolver_);
+  if (handles_ == nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(
+        BorrowLibraryHandles(*machine->context(), &handles_));
   }
-  CERES_EXT_CALL(cusolver, cusolverDnSetStream, cusolver_, machine->stream());
-  if (params_ == nullptr) {
-    CERES_EXT_CALL(cusolver, cusolverDnCreateParams, &params_);
+  if (handles_->cusolver == nullptr) {
+    CERES_EXT_CALL(cusolver, cusolverDnCreate, &handles_->cusolver);
+  }
+  CERES_EXT_CALL(
+      cusolver, cusolverDnSetStream, handles_->cusolver, machine->stream());
+  if (handles_->params == nullptr) {
+    CERES_EXT_CALL(cusolver, cusolverDnCreateParams, &handles_->params);
   }
   if (options.mixed_precision && options.max_num_refinement_iterations > 0) {
     CERES_EXT_RETURN_IF_ERROR(PrepareCublas());
@@ -346,8 +338,8 @@ Status CudaDenseCholesky::Prepare(int64_t n,
   const cudaDataType type = options.mixed_precision ? CUDA_R_32F : CUDA_R_64F;
   CERES_EXT_CALL(cusolver,
                  cusolverDnXpotrf_bufferSize,
-                 cusolver_,
-                 params_,
+                 handles_->cusolver,
+                 handles_->params,
                  CUBLAS_FILL_MODE_LOWER,
                  n,
                  type,
@@ -491,8 +483,8 @@ Status CudaDenseCholesky::QueueFactorization(double* a) {
     const cudaDataType type = is_float ? CUDA_R_32F : CUDA_R_64F;
     CERES_EXT_CALL(cusolver,
                    cusolverDnXpotrf,
-                   cusolver_,
-                   params_,
+                   handles_->cusolver,
+                   handles_->params,
                    CUBLAS_FILL_MODE_LOWER,
                    n_,
                    type,
@@ -562,8 +554,8 @@ Status CudaDenseCholesky::SolveInPlace(void* x, int64_t num_columns) {
   // Its info would say no more than what it returns.
   CERES_EXT_CALL(cusolver,
                  cusolverDnXpotrs,
-                 cusolver_,
-                 params_,
+                 handles_->cusolver,
+                 handles_->params,
                  CUBLAS_FILL_MODE_LOWER,
                  n_,
                  num_columns,
@@ -614,7 +606,7 @@ Status CudaDenseCholesky::SolveColumns(int64_t num_columns,
     const CublasFunctions* cublas = nullptr;
     CERES_EXT_RETURN_IF_ERROR(LoadCublas(&cublas));
     return MultiplyBatched(cublas,
-                           cublas_,
+                           handles_->cublas,
                            {n_, num_columns, n_},
                            1.0,
                            {a_, Stride(n_), 0},
@@ -632,12 +624,15 @@ Status CudaDenseCholesky::SolveColumns(int64_t num_columns,
 Status CudaDenseCholesky::PrepareCublas() {
   const CublasFunctions* cublas = nullptr;
   CERES_EXT_RETURN_IF_ERROR(LoadCublas(&cublas));
-  if (cublas_ == nullptr) {
-    CERES_EXT_CALL(cublas, cublasCreate_v2, &cublas_);
+  if (handles_->cublas == nullptr) {
+    CERES_EXT_CALL(cublas, cublasCreate_v2, &handles_->cublas);
   }
-  CERES_EXT_CALL(cublas, cublasSetStream_v2, cublas_, machine_->stream());
   CERES_EXT_CALL(
-      cublas, cublasSetAtomicsMode, cublas_, CUBLAS_ATOMICS_NOT_ALLOWED);
+      cublas, cublasSetStream_v2, handles_->cublas, machine_->stream());
+  CERES_EXT_CALL(cublas,
+                 cublasSetAtomicsMode,
+                 handles_->cublas,
+                 CUBLAS_ATOMICS_NOT_ALLOWED);
   return {};
 }
 
@@ -704,7 +699,7 @@ Status CudaDenseCholesky::InvertFactor(double* work) {
       }
       CERES_EXT_RETURN_IF_ERROR(
           MultiplyBatched(cublas,
-                          cublas_,
+                          handles_->cublas,
                           {rows, b, b},
                           1.0,
                           {at(first + b, first), stride, step},
@@ -713,7 +708,7 @@ Status CudaDenseCholesky::InvertFactor(double* work) {
                           count));
       CERES_EXT_RETURN_IF_ERROR(
           MultiplyBatched(cublas,
-                          cublas_,
+                          handles_->cublas,
                           {rows, b, rows},
                           -1.0,
                           {at(first + b, first + b), stride, step},
@@ -728,7 +723,7 @@ Status CudaDenseCholesky::InvertFactor(double* work) {
     const double one = 1.0;
     CERES_EXT_CALL(cublas,
                    cublasDtrmm_v2_64,
-                   cublas_,
+                   handles_->cublas,
                    CUBLAS_SIDE_LEFT,
                    CUBLAS_FILL_MODE_LOWER,
                    CUBLAS_OP_N,
@@ -743,7 +738,7 @@ Status CudaDenseCholesky::InvertFactor(double* work) {
                    work,
                    rows);
     CERES_EXT_RETURN_IF_ERROR(MultiplyBatched(cublas,
-                                              cublas_,
+                                              handles_->cublas,
                                               {rows, b, b},
                                               -1.0,
                                               {work, rows, 0},
@@ -768,7 +763,7 @@ Status CudaDenseCholesky::MultiplyFactors(double* work) {
     const double one = 1.0;
     CERES_EXT_CALL(cublas,
                    cublasDtrmm_v2_64,
-                   cublas_,
+                   handles_->cublas,
                    CUBLAS_SIDE_LEFT,
                    CUBLAS_FILL_MODE_LOWER,
                    CUBLAS_OP_T,
@@ -849,7 +844,7 @@ Status CudaDenseCholesky::SolveMixed(const double* b, double* x) {
         context->CopyOnDevice(residual_.data(), b, num_bytes));
     CERES_EXT_CALL(cublas,
                    cublasDsymv_v2_64,
-                   cublas_,
+                   handles_->cublas,
                    CUBLAS_FILL_MODE_LOWER,
                    n_,
                    &minus_one,

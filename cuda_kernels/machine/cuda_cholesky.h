@@ -36,16 +36,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_library_handles.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/cuda_solution_check.h"
 #include "cuda_kernels/machine/device_buffer.h"
-
-typedef struct cublasContext* cublasHandle_t;
-typedef struct cusolverDnContext* cusolverDnHandle_t;
-typedef struct cusolverDnParams* cusolverDnParams_t;
 
 namespace ceres_ext::kernels {
 
@@ -146,11 +144,11 @@ class CudaDenseCholesky {
                  size_t* num_host_bytes);
   Status TrySetup(int64_t n, const Options& options, CudaMachine* machine);
   void ReleaseMemory();
-  void DestroyHandles();
   // x = (L L')^-1 x in the type of the factor, for columns side by side.
   Status SolveInPlace(void* x, int64_t num_columns = 1);
   Status SolveMixed(const double* b, double* x);
-  // Makes cublas_, without atomics.
+  void ReturnHandles();
+  // Makes cuBLAS's handle, without atomics.
   Status PrepareCublas();
   // The steps of Invert. work: kInversionBlock n values.
   Status InvertFactor(double* work);
@@ -161,9 +159,7 @@ class CudaDenseCholesky {
   }
 
   CudaMachine* machine_ = nullptr;
-  cusolverDnHandle_t cusolver_ = nullptr;
-  cusolverDnParams_t params_ = nullptr;
-  cublasHandle_t cublas_ = nullptr;
+  std::unique_ptr<LibraryHandles> handles_;
   int64_t n_ = -1;  // -1: there has been no Setup.
   Options options_;
   bool has_factor_ = false;

@@ -67,11 +67,16 @@ cudaError_t FindMemory(const void* data, int /*device*/, bool* is_found) {
 #ifdef __CUDACC__
 void* CurrentContext() { return CurrentDriverContext(); }
 void SetCurrentContext(void* context) { SetCurrentDriverContext(context); }
+bool ExchangeMode(int* mode) { return ExchangeCaptureMode(mode); }
 uint64_t AllocationId(const void* data) { return DriverAllocationId(data); }
 #else
 void* CurrentContext() { return emulation::driver().current_context; }
 void SetCurrentContext(void* context) {
   emulation::driver().current_context = context;
+}
+bool ExchangeMode(int* mode) {
+  std::swap(*mode, ::ceres_ext::CudaFaults::CaptureMode());
+  return true;
 }
 uint64_t AllocationId(const void* data) {
   return emulation::AllocationId(data);
@@ -106,6 +111,7 @@ Status QueueCopy(void* to,
 
 // State of this thread.
 thread_local bool is_counting_memory = false;
+thread_local KeepCurrentContext* outermost = nullptr;
 
 }  // namespace
 
@@ -164,6 +170,7 @@ Status CudaContext::Create(const CudaContextOptions& options,
   std::unique_ptr<CudaContext> result(new CudaContext);
   result->options_ = options;
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaSetDevice(options.device));
+  KeepCurrentContext::RelaxCaptureMode();
   cudaDeviceProp properties;
   CERES_EXT_RETURN_IF_CUDA_ERROR(
       cudaGetDeviceProperties(&properties, options.device));
@@ -179,13 +186,7 @@ Status CudaContext::Create(const CudaContextOptions& options,
         cudaStreamCreateWithFlags(&result->stream_, cudaStreamNonBlocking));
     result->owns_stream_ = true;
   }
-  const cudaError_t error = cudaMalloc(&result->beacon_, 1);
-  if (error != cudaSuccess) {
-    result->beacon_ = nullptr;
-    return CudaError("cudaMalloc", error);
-  }
-  result->beacon_id_ = AllocationId(result->beacon_);
-  result->driver_context_ = CurrentContext();
+  CERES_EXT_RETURN_IF_ERROR(result->beacon_.Place());
   *context = std::move(result);
   return Status();
 }
@@ -199,39 +200,81 @@ CudaContext::~CudaContext() {
   if (is_forgotten_) {
     return;
   }
-  if (beacon_ != nullptr) {
-    Ignore(cudaFree(beacon_));
-  }
+  beacon_.Remove();
   if (owns_stream_) {
     Ignore(cudaStreamDestroy(stream_));
   }
 }
 
-KeepCurrentContext::KeepCurrentContext() : saved_(CurrentContext()) {}
+KeepCurrentContext::KeepCurrentContext() : saved_(CurrentContext()) {
+  if (outermost == nullptr) {
+    outermost = this;
+    RelaxCaptureMode();
+  }
+}
+
+void KeepCurrentContext::RelaxCaptureMode() {
+  if (outermost != nullptr && outermost->saved_mode_ == kNotExchanged) {
+    constexpr int kRelaxed = 2;
+    int mode = kRelaxed;
+    if (ExchangeMode(&mode)) {
+      outermost->saved_mode_ = mode;
+    }
+  }
+}
 
 KeepCurrentContext::~KeepCurrentContext() {
+  if (outermost == this) {
+    outermost = nullptr;
+    if (saved_mode_ != kNotExchanged) {
+      static_cast<void>(ExchangeMode(&saved_mode_));
+    }
+  }
   if (CurrentContext() != saved_) {
     SetCurrentContext(saved_);
   }
 }
 
 Status CudaContext::Activate() const {
-  if (driver_context_ != nullptr) {
-    if (CurrentContext() == driver_context_) {
-      return Status();
-    }
-    SetCurrentContext(driver_context_);
-    if (CurrentContext() == driver_context_) {
-      return Status();
-    }
+  if (beacon_.MakeCurrent()) {
+    return Status();
   }
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
   return Status();
 }
 
 bool CudaContext::IsAlive() const {
-  return !is_forgotten_ && Activate().ok() &&
-         AllocationId(beacon_) == beacon_id_;
+  return !is_forgotten_ && Activate().ok() && beacon_.IsThere();
+}
+
+Status CudaBeacon::Place() {
+  const cudaError_t error = cudaMalloc(&data_, 1);
+  if (error != cudaSuccess) {
+    data_ = nullptr;
+    return CudaError("cudaMalloc", error);
+  }
+  id_ = AllocationId(data_);
+  context_ = CurrentContext();
+  return {};
+}
+
+bool CudaBeacon::MakeCurrent() const {
+  if (context_ == nullptr) {
+    return false;
+  }
+  if (CurrentContext() != context_) {
+    SetCurrentContext(context_);
+  }
+  return CurrentContext() == context_;
+}
+
+bool CudaBeacon::IsThere() const { return AllocationId(data_) == id_; }
+
+void CudaBeacon::Remove() {
+  if (data_ != nullptr) {
+    Ignore(cudaFree(data_));
+    data_ = nullptr;
+  }
 }
 
 void CudaContext::Forget() {
@@ -481,6 +524,7 @@ Status CudaContext::CopyStaged(char* device,
   const auto copy_pieces = [&](int stage) -> Status {
     char* const memory =
         static_cast<char*>(stages_.get()) + stage * kStageBytes;
+    const KeepCurrentContext keep;
     CERES_EXT_RETURN_IF_ERROR(Activate());
     for (int64_t at = stage * kStageBytes; at < num_bytes; at += kStride) {
       const size_t size =

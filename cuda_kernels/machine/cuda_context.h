@@ -47,8 +47,13 @@ struct CudaContextOptions {
   int64_t memory_limit = 0;
 };
 
-// Restores what was current for the calling thread, another device, a context
-// of the caller or nothing, when the object is destroyed.
+// Every call of CUDA is in the life of one on its thread. Its end restores what
+// was current for the thread, another device, a context of the caller or
+// nothing.
+// Until then the thread's capture mode is relaxed. In CUDA's default mode,
+// calls fail while another thread of the process captures a stream, and break
+// its capture. This library's calls are on streams of their own and not part of
+// it.
 class KeepCurrentContext {
  public:
   KeepCurrentContext();
@@ -56,8 +61,14 @@ class KeepCurrentContext {
   KeepCurrentContext(const KeepCurrentContext&) = delete;
   KeepCurrentContext& operator=(const KeepCurrentContext&) = delete;
 
+  // Relaxes the mode if the driver was not started when the thread's outermost
+  // object began.
+  static void RelaxCaptureMode();
+
  private:
+  static constexpr int kNotExchanged = -1;
   void* const saved_;
+  int saved_mode_ = kNotExchanged;
 };
 
 // Page-locked host memory, so that copies to it can be queued.
@@ -90,6 +101,26 @@ class CudaEvents {
 
  private:
   std::vector<cudaEvent_t> events_;
+};
+
+// A byte of a device, by which a reset of the device shows.
+class CudaBeacon {
+ public:
+  // On the current device.
+  Status Place();
+  bool IsPlaced() const { return data_ != nullptr; }
+  // Makes the device current. False: it can't, or there is no byte.
+  bool MakeCurrent() const;
+  // True if what was made on the device can still be used: not after a reset,
+  // nor after an error of anybody's kernel. The device is current.
+  bool IsThere() const;
+  // Frees it. After a reset it is left, because its address may be in use.
+  void Remove();
+
+ private:
+  void* data_ = nullptr;
+  uint64_t id_ = 0;          // the driver's number of the allocation
+  void* context_ = nullptr;  // the driver's
 };
 
 class CudaContext;
@@ -274,10 +305,7 @@ class CudaContext {
 
   CudaContextOptions options_;
   int64_t device_bytes_ = 0;  // that the device has
-  void* driver_context_ = nullptr;
-  // An allocation, and its number, by which a reset shows.
-  void* beacon_ = nullptr;
-  uint64_t beacon_id_ = 0;
+  CudaBeacon beacon_;
   bool is_forgotten_ = false;
   cudaStream_t stream_ = nullptr;
   bool owns_stream_ = false;

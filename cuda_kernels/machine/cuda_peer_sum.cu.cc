@@ -214,8 +214,7 @@ Status CudaPeerSum::MakeWindow(const std::vector<int>& pool_of,
   CERES_EXT_RETURN_IF_ERROR(AllocatePageLocked(sizeof(int32_t), &stop_));
   *static_cast<int32_t*>(stop_.get()) = 0;
   params_.stop = static_cast<const int32_t*>(stop_.get());
-  CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMalloc(&beacon_, 1));
-  beacon_id_ = DriverAllocationId(beacon_);
+  CERES_EXT_RETURN_IF_ERROR(beacon_.Place());
   void* window = nullptr;
   if (pool_of.empty()) {
     CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMalloc(&window, sizeof(PeerWindow)));
@@ -369,29 +368,25 @@ Status CudaPeerSum::Connect(Communicator* ranks,
 
 bool CudaPeerSum::IsAlive() const {
   const KeepCurrentContext keep;
-  if (cudaSetDevice(device_) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    return false;
-  }
-  return DriverAllocationId(beacon_) == beacon_id_;
+  return beacon_.MakeCurrent() && beacon_.IsThere();
 }
 
 CudaPeerSum::~CudaPeerSum() {
-  if (beacon_ == nullptr || !IsAlive()) {
+  if (!beacon_.IsPlaced() || !IsAlive()) {
     // Its addresses may be in use by others.
     static_cast<void>(stop_.release());
     return;
   }
   const KeepCurrentContext keep;
   // A failure here is the echo of an earlier one that has been reported.
-  bool is_ok = cudaSetDevice(device_) == cudaSuccess;
+  bool is_ok = beacon_.MakeCurrent();
   for (void* const opened : opened_) {
     is_ok = cudaIpcCloseMemHandle(opened) == cudaSuccess && is_ok;
   }
   is_ok = cudaFree(params_.windows[params_.rank]) == cudaSuccess && is_ok;
   is_ok =
       (pool_ == nullptr || cudaMemPoolDestroy(pool_) == cudaSuccess) && is_ok;
-  is_ok = cudaFree(beacon_) == cudaSuccess && is_ok;
+  beacon_.Remove();
   if (!is_ok) {
     static_cast<void>(cudaGetLastError());
   }

@@ -84,8 +84,7 @@ class CudaPeerSum {
   const int device_;
   PeerSumParams params_;
   // An allocation of this device, and its number, by which a reset shows.
-  void* beacon_ = nullptr;
-  uint64_t beacon_id_ = 0;
+  CudaBeacon beacon_;
   cudaMemPool_t pool_ = nullptr;  // null: the window is in none
   std::vector<void*> opened_;     // windows of other processes
   PageLockedBuffer stop_;

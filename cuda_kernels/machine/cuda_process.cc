@@ -75,6 +75,13 @@ void SetCurrentDriverContext(void* context) {
   }
 }
 
+bool ExchangeCaptureMode(int* mode) {
+  static CachedDriverFunction<int(int*)> function(
+      "cuThreadExchangeStreamCaptureMode");
+  const auto exchange = function.get();
+  return exchange != nullptr && exchange(mode) == 0;
+}
+
 uint64_t DriverAllocationId(const void* data) {
   // CU_POINTER_ATTRIBUTE_BUFFER_ID.
   constexpr int kId = 7;

@@ -20,6 +20,12 @@ std::atomic<int64_t>& ProcessBytes(int device);
 void* CurrentDriverContext();
 void SetCurrentDriverContext(void* context);
 
+// Sets how strictly CUDA treats calls of this thread while any thread captures
+// a stream (cuThreadExchangeStreamCaptureMode; *mode: 0 global, 1 of the
+// thread, 2 relaxed), and *mode to what it was. False before the process has
+// started the driver.
+bool ExchangeCaptureMode(int* mode);
+
 // The driver's number of an allocation in the current context, which no other
 // of the process ever has. 0: there is none of that address (any more), or an
 // error has left the context without use.

@@ -36,8 +36,7 @@ gpu_architectures() {
 #   NVCC                its path, empty for none
 #   CUDA_VERSION        "13.0"
 #   CUDA_ARCHITECTURES  for CMake: CERES_EXT_CUDA_ARCHITECTURES, or those of the
-#                       GPUs here, or PTX for every GPU since Turing and Hopper
-#                       code
+#                       GPUs here, or PTX for every GPU since Turing
 #   GPU_NAMES           one line per GPU, empty for none
 #   CERES_CUDA          ON where the toolkit also has the libraries Ceres needs
 # and exports them.
@@ -59,7 +58,7 @@ find_cuda() {
   if [[ -z "$CUDA_ARCHITECTURES" && -n "$GPU_NAMES" ]]; then
     CUDA_ARCHITECTURES=$(gpu_architectures) || CUDA_ARCHITECTURES=""
   fi
-  CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-75-virtual;90-real}"
+  CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-75-virtual}"
 
   local toolkit
   toolkit=$(cd "$(dirname "$(readlink -f "$NVCC")")/.." && pwd)
@@ -76,7 +75,8 @@ say_cuda() {
   if [[ -z "$NVCC" ]]; then
     say "host-only build: no CUDA toolkit"
   elif [[ -z "$GPU_NAMES" ]]; then
-    say "CUDA toolkit $CUDA_VERSION, no GPU: the host path is used"
+    say "CUDA toolkit $CUDA_VERSION, no GPU: the host path is used; device code" \
+      "is compiled for $CUDA_ARCHITECTURES (scripts/setup --help)"
   else
     say "CUDA toolkit $CUDA_VERSION, GPU: ${GPU_NAMES//$'\n'/, }"
   fi

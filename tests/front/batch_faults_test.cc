@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "tests/front/batch_cases.h"
 #include "tests/front/has_device.h"
+#include "tests/front/others_capture.h"
 #include "tests/kernels/cuda_faults.h"
 
 namespace ceres_ext {
@@ -146,6 +147,27 @@ TEST(BatchFaults, EveryCall) {
       ExpectOutcomes(door, FALLBACK_TO_CERES, and_all_later);
       ExpectOutcomes(door, FALLBACK_REFUSE, and_all_later);
     }
+  }
+}
+
+TEST(BatchFaults, BesideACaptureOfAnotherThread) {
+  if (!HasDevice()) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
+  const std::vector<Case> cases = ManyCases();
+  for (const Door door : {&ByBatch, &ByWindowSolver}) {
+    SCOPED_TRACE(door == &ByBatch ? "SolveBatch" : "WindowSolver");
+    const Outcome expected = door(cases, FALLBACK_REFUSE);
+    ASSERT_TRUE(expected.is_solved) << expected.error;
+    ReleaseIdle();
+    OthersCapture others;
+    const Outcome outcome = door(cases, FALLBACK_REFUSE);
+    EXPECT_EQ(others.End(), "");
+    ReleaseIdle();
+    EXPECT_EQ(OthersCapture::CaptureMode(), 0);
+    ASSERT_TRUE(outcome.is_solved) << outcome.error;
+    EXPECT_EQ(outcome.summary.num_windows, 12);
+    EXPECT_EQ(outcome.cameras, expected.cameras);
   }
 }
 

@@ -20,16 +20,20 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/covariance.h"
 #include "ceres_ext/solve.h"
 #include "cuda_kernels/machine/cuda_process.h"
 #include "gtest/gtest.h"
 #include "tests/front/bal_test_problem.h"
 #include "tests/front/cuda_faults_functors.h"
+#include "tests/front/has_cudss.h"
 #include "tests/front/has_device.h"
+#include "tests/front/others_capture.h"
 #include "tests/front/row_kinds.h"
 
 #ifdef CERES_EXT_EMULATED
@@ -473,6 +477,28 @@ TEST_P(CudaFaultsTest, EveryCall) {
                  });
 }
 
+// While another thread captures a stream the device solves with the same bits,
+// the capture stays whole, and the thread's capture mode is CUDA's afterwards.
+void ExpectCapturesStayWhole(const Subject& subject) {
+  const Expected expected(subject);
+  {
+    OthersCapture others;
+    // The second solve finds what the first one has made.
+    for (int i = 0; i < 2; ++i) {
+      const Result result = SolveOnly(subject, DEVICE_CUDA, FALLBACK_REFUSE);
+      EXPECT_EQ(result.parameters, expected.device.parameters)
+          << result.summary.message;
+      EXPECT_EQ(OthersCapture::CaptureMode(), 0);
+    }
+    EXPECT_EQ(others.End(), "");
+  }
+  ReleaseIdle();
+}
+
+TEST_P(CudaFaultsTest, BesideACaptureOfAnotherThread) {
+  ExpectCapturesStayWhole(GetParam());
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All,
     CudaFaultsTest,
@@ -513,11 +539,51 @@ INSTANTIATE_TEST_SUITE_P(
                           ),
     [](const auto& info) { return std::string(info.param.name); });
 
+#ifndef CERES_EXT_EMULATED
+TEST(CudaFaults, SparseStepsBesideACaptureOfAnotherThread) {
+  SKIP_WITHOUT_DEVICE();
+  if (!HasCudss()) {
+    GTEST_SKIP() << "skipped: no cuDSS";
+  }
+  ExpectCapturesStayWhole(
+      Exact("Sparse", Kind::kObservations, SCHUR_FACTORIZATION_SPARSE));
+}
+#endif
+
 const Subject kArrays{"Arrays", Kind::kObservations, true};
 const Subject kObservations{"Observations"};
 
 Result SolveArraysBy(ArraySolver* solver, FallbackType fallback) {
   return SolveSubject(kArrays, DEVICE_CUDA, fallback, nullptr, solver);
+}
+
+TEST(CudaFaults, CovarianceBesideACaptureOfAnotherThread) {
+  SKIP_WITHOUT_DEVICE();
+  for (const CovarianceMethod method :
+       {COVARIANCE_METHOD_FACTORIZATION, COVARIANCE_METHOD_PCG}) {
+    Case one(Kind::kObservations, 1, MakeStart());
+    one.problem->SetParameterBlockConstant(one.bal.camera(0));
+    one.problem->SetParameterBlockConstant(one.bal.camera(1));
+    CovarianceOptions options;
+    options.method = method;
+    options.ext.device = DEVICE_CUDA;
+    options.ext.fallback = FALLBACK_REFUSE;
+    std::vector<double> blocks[2];
+    for (std::vector<double>& block : blocks) {
+      block.resize(81);
+      OthersCapture others;
+      Covariance covariance(options);
+      double* const last = one.bal.camera(2);
+      EXPECT_TRUE(
+          covariance.Compute({std::make_pair(last, last)}, one.problem.get()))
+          << covariance.error();
+      EXPECT_TRUE(covariance.GetCovarianceBlock(last, last, block.data()));
+      EXPECT_EQ(others.End(), "");
+      EXPECT_EQ(OthersCapture::CaptureMode(), 0);
+    }
+    EXPECT_EQ(blocks[0], blocks[1]);
+    ReleaseIdle();
+  }
 }
 
 // A fault in the second of three solves that share what is kept.

@@ -603,6 +603,7 @@ void CudaDenseCholeskyTest::MayFail(int64_t n) {
   DeviceBuffer<double> b = Upload(rhs);
   DeviceBuffer<double> x = Poisoned<double>(n);
   context_->ReleaseKeptMemory();
+  ReleaseLibraryHandles();
   const int64_t num_held = cuda_faults().num_held();
   for (const Options& options : {Options{false, 0}, Options{true, 2}}) {
     for (const bool and_all_later : {false, true}) {
@@ -643,6 +644,7 @@ void CudaDenseCholeskyTest::MayFail(int64_t n) {
           EXPECT_LT(Distance(Download(x), expected), 1e-4);
         }
         context_->ReleaseKeptMemory();
+        ReleaseLibraryHandles();
         EXPECT_EQ(cuda_faults().num_held(), num_held);
         if (!has_failed) {
           break;

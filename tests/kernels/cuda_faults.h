@@ -26,6 +26,19 @@ class CudaFaults {
   }
   // From now on there is no memory.
   void TakeMemory() { has_memory_ = false; }
+  // While on, as if another thread captured a stream in CUDA's global mode:
+  // calls of threads whose mode is not relaxed fail, and are counted.
+  void SetOthersCapture(bool on) {
+    others_capture_ = on;
+    num_refused_ = 0;
+  }
+  int64_t num_refused() const { return num_refused_; }
+  std::string refused_call() const { return refused_call_.load(); }
+  // Of the calling thread: 0 global, 1 of the thread, 2 relaxed.
+  static int& CaptureMode() {
+    thread_local int mode = 0;
+    return mode;
+  }
   // Everything works again.
   void Stop() {
     is_on_ = false;
@@ -44,6 +57,13 @@ class CudaFaults {
   // is to work.
   int Next(const char* call, int error) {
     constexpr int kMemoryAllocation = 2;
+    constexpr int kStreamCaptureUnsupported = 900;
+    constexpr int kRelaxed = 2;
+    if (others_capture_ && CaptureMode() != kRelaxed && !IsSafe(call)) {
+      ++num_refused_;
+      refused_call_ = call;
+      return last_error_ = kStreamCaptureUnsupported;
+    }
     if (!has_memory_ && error == kMemoryAllocation) {
       last_error_ = error;
       return error;
@@ -71,7 +91,18 @@ class CudaFaults {
   void Hold(int change) { num_held_ += change; }
 
  private:
+  // True if CUDA allows the call during a capture of another thread.
+  static bool IsSafe(const std::string& call) {
+    return call == "cudaDriverGetVersion" || call == "cudaGetDeviceCount" ||
+           call == "cudaGetDevice" || call == "cudaSetDevice" ||
+           call == "cudaGetDeviceProperties" ||
+           call == "cudaDeviceGetAttribute";
+  }
+
   std::atomic<bool> is_on_{false};
+  std::atomic<bool> others_capture_{false};
+  std::atomic<int64_t> num_refused_{0};
+  std::atomic<const char*> refused_call_{""};
   std::atomic<bool> has_memory_{true};
   std::atomic<int64_t> count_{0};
   std::atomic<int64_t> n_{0};

@@ -13,7 +13,7 @@ source "$CHECKOUT/scripts/lib/cuda.sh"
 
 fake nvcc <<<'echo "Cuda compilation tools, release 13.0, V13.0.48"'
 export CUDACXX="$FAKE/nvcc"
-defaults="75-virtual;90-real"
+defaults="75-virtual"
 
 # detect: find_cuda with the nvidia-smi there is; what it says is in $said.
 detect() {

@@ -1,0 +1,49 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Handles of cuSOLVER and cuBLAS, which wait in the process for the next user
+// of the device:
+//
+//   handles = BorrowLibraryHandles(context);
+//   ReturnLibraryHandles(std::move(handles));
+//
+// cusolverDnDestroy and cublasDestroy wait for the whole device, which breaks
+// stream captures of other threads, and making the handles takes milliseconds.
+// Each keeps some tens of megabytes.
+//
+// Thread safe. Host-includable: needs no CUDA toolkit.
+#ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARY_HANDLES_H_
+#define CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARY_HANDLES_H_
+
+#include <memory>
+
+#include "cuda_kernels/machine/cuda_context.h"
+
+typedef struct cublasContext* cublasHandle_t;
+typedef struct cusolverDnContext* cusolverDnHandle_t;
+typedef struct cusolverDnParams* cusolverDnParams_t;
+
+namespace ceres_ext::kernels {
+
+// Those that are null are made by their user. Streams are those of earlier
+// users.
+struct LibraryHandles {
+  int device = 0;
+  CudaBeacon beacon;
+  cusolverDnHandle_t cusolver = nullptr;
+  cusolverDnParams_t params = nullptr;
+  cublasHandle_t cublas = nullptr;
+};
+
+// Of the context's device, which is current: those returned last, or new ones.
+Status BorrowLibraryHandles(const CudaContext& context,
+                            std::unique_ptr<LibraryHandles>* handles);
+
+// After all work with them. Those of a device that was reset are lost.
+void ReturnLibraryHandles(std::unique_ptr<LibraryHandles> handles);
+
+// Destroys those that wait.
+void ReleaseLibraryHandles();
+
+}  // namespace ceres_ext::kernels
+
+#endif  // CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARY_HANDLES_H_
