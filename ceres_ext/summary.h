@@ -31,6 +31,7 @@ const char* SolvePathToString(SolvePath path);
 
 // Parameter blocks with linearly dependent columns of the Jacobian, so that
 // only the damping of the trust region determines one of their directions.
+// Blocks of more than 32 tangent dimensions are not judged.
 struct DegenerateBlocks {
   int64_t count = 0;
 

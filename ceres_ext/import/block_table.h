@@ -177,6 +177,11 @@ class BlockTable {
                              [this](int n) { return n != padded_size; });
   }
 
+  // False if the derivative of every block by its columns is the identity.
+  bool HasTangents() const {
+    return HasManifold() || HasPadding() || ambient_size != padded_size;
+  }
+
   // Block i becomes what block order[i] was; order is a permutation.
   void Permute(std::vector<int32_t> order, kernels::HostContext* context) {
     constexpr int64_t kGrain = 1 << 14;
@@ -223,11 +228,11 @@ class BlockTable {
     const int size = subset.AmbientSize();
     const int columns = subset.TangentSize();
     const std::vector<double> x(size, 0.0);
-    std::vector<double> derivative(size * columns);
+    std::vector<double> derivative(static_cast<size_t>(size) * columns);
     subset.PlusJacobian(x.data(), derivative.data());
     int bits = 0;
     for (int j = 0; j < size; ++j) {
-      const double* row = derivative.data() + j * columns;
+      const double* row = derivative.data() + int64_t{j} * columns;
       bits |= (std::count(row, row + columns, 0.0) == columns ? 1 : 0) << j;
     }
     return static_cast<uint8_t>(bits);

@@ -43,7 +43,7 @@ bool CeresRow::TangentCostFunction::Evaluate(double const* const* parameters,
   for (size_t j = 0; j < blocks.size(); ++j) {
     if (jacobians[j] != nullptr && blocks[j].plus_jacobian != nullptr) {
       jacobians_[j] = values;
-      values += m * blocks[j].size;
+      values += int64_t{m} * blocks[j].size;
     }
   }
   if (!inner_->Evaluate(parameters, residuals, jacobians_.data())) {
@@ -55,19 +55,19 @@ bool CeresRow::TangentCostFunction::Evaluate(double const* const* parameters,
     if (jacobian == jacobians[j]) {
       continue;
     }
-    if (!std::all_of(jacobian, jacobian + m * size, [](double x) {
+    if (!std::all_of(jacobian, jacobian + int64_t{m} * size, [](double x) {
           return std::isfinite(x);
         })) {
       // Ceres says so.
       std::fill_n(jacobians[j],
-                  m * tangent_size,
+                  int64_t{m} * tangent_size,
                   std::numeric_limits<double>::quiet_NaN());
       continue;
     }
-    for (int i = 0; i < m; ++i) {
+    for (int64_t i = 0; i < m; ++i) {
       for (int c = 0; c < tangent_size; ++c) {
         double sum = 0.0;
-        for (int k = 0; k < size; ++k) {
+        for (int64_t k = 0; k < size; ++k) {
           sum += jacobian[i * size + k] * plus_jacobian[k * tangent_size + c];
         }
         jacobians[j][i * tangent_size + c] = sum;

@@ -206,14 +206,14 @@ class Importer {
                   static_cast<int64_t>(listed.size()),
                   listed.data()};
       }
-      if (!CheckEliminatedSizes() || !FindViews(rows_,
-                                                others,
-                                                structure_->is_eliminated,
-                                                options_.use_schur,
-                                                context_,
-                                                &structure_->general_rows,
-                                                &structure_->views,
-                                                reason_)) {
+      if (!CheckSizes() || !FindViews(rows_,
+                                      others,
+                                      structure_->is_eliminated,
+                                      options_.use_schur,
+                                      context_,
+                                      &structure_->general_rows,
+                                      &structure_->views,
+                                      reason_)) {
         return false;
       }
       if (of_views != structure_->views.uniform) {
@@ -413,27 +413,30 @@ class Importer {
     return false;
   }
 
-  bool CheckEliminatedSizes() {
-    const auto size_of = [this](int32_t i) {
-      return structure_->is_eliminated[i] != 0 ? rows_.block(i).tangent_size
-                                               : 0;
+  bool CheckSizes() {
+    const auto is_eliminated = [this](int32_t i) {
+      return structure_->is_eliminated[i] != 0;
+    };
+    const auto most = [&](int32_t i) {
+      return is_eliminated(i) ? kernels::kMaxEliminatedSize
+                              : kernels::kMaxBlockColumns;
     };
     const int32_t n = rows_.num_blocks();
     std::atomic<int32_t> first_large{n};
     context_->ParallelFor(n, kBlocksPerPass, [&](int64_t begin, int64_t end) {
       for (auto i = static_cast<int32_t>(begin); i < end; ++i) {
         int32_t known = first_large;
-        while (i < known && size_of(i) > kernels::kMaxEliminatedSize &&
+        while (i < known && rows_.block(i).tangent_size > most(i) &&
                !first_large.compare_exchange_weak(known, i)) {
         }
       }
     });
     if (first_large < n) {
       *reason_ = "parameter block " + std::to_string(first_large) + " has " +
-                 std::to_string(size_of(first_large)) +
+                 std::to_string(rows_.block(first_large).tangent_size) +
                  " tangent dimensions; this library takes at most " +
-                 std::to_string(kernels::kMaxEliminatedSize) +
-                 " for an eliminated block";
+                 std::to_string(most(first_large)) +
+                 (is_eliminated(first_large) ? " for an eliminated block" : "");
       return false;
     }
     return true;

@@ -49,7 +49,24 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
 }
 
 // The reason why the device that is to be used can't be.
-Status WhyNoDevice(const PlanRequest& request, const MachineFacts& machines) {
+Status WhyNoDevice(const PlanRequest& request,
+                   const RowFacts& rows,
+                   const MachineFacts& machines) {
+  // A thread inverts a matrix of n columns in n^3 steps
+  // (cuda_kernels/ops/block_rows.h).
+  constexpr int kMaxInvertedColumns = 128;
+  const ceres::PreconditionerType preconditioner =
+      request.solver_options.preconditioner_type;
+  if (rows.max_block_columns > kMaxInvertedColumns &&
+      IsIterative(request.solver_options.linear_solver_type) &&
+      preconditioner != ceres::IDENTITY) {
+    return {StatusCode::kUnsupported,
+            "a parameter block has " + std::to_string(rows.max_block_columns) +
+                " tangent dimensions, and " +
+                ceres::PreconditionerTypeToString(preconditioner) +
+                " inverts its matrix; a device inverts those of at most " +
+                std::to_string(kMaxInvertedColumns)};
+  }
   Status status = machines.WhyNoDevice();
   if (!status.ok() ||
       !IsFactorized(request.solver_options.linear_solver_type)) {
@@ -74,7 +91,7 @@ bool ChooseMachine(const PlanRequest& request,
     plan->why_host = machines.WhyHost(WorkOf(request, rows));
   }
   if (options.device != DEVICE_HOST && plan->why_host.empty()) {
-    const Status why = WhyNoDevice(request, machines);
+    const Status why = WhyNoDevice(request, rows, machines);
     if (why.ok()) {
       plan->on_device = true;
       return true;

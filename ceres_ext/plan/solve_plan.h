@@ -53,6 +53,8 @@ struct RowFacts {
   bool has_models = false;  // of users' cost functions
   // Columns that are not eliminated.
   int64_t num_other_columns = 0;
+  // The columns of the widest block that is not eliminated.
+  int max_block_columns = 0;
   int64_t num_residuals = 0;
   // For an estimate of exact steps: pairs of rows of an eliminated block, each
   // with itself included, over all of them; and whether S as a matrix is summed

@@ -123,7 +123,8 @@ void HostEvaluation::PlaceCells(int64_t k,
     const int32_t block = problem_->Block(row, j).index;
     if (block != BlockOfRow::kConstant) {
       (*jacobians)[j] = next;
-      next += problem_->NumResiduals(row) * problem_->block(block).tangent_size;
+      next += int64_t{problem_->NumResiduals(row)} *
+              problem_->block(block).tangent_size;
     }
   };
   if (eliminated >= 0) {

@@ -250,8 +250,9 @@ class RecomputedObservationJacobian final
     const int64_t ambient = rows->cameras().ambient_size;
     CERES_EXT_RETURN_IF_ERROR(
         machine->Allocate(ambient * num_cameras, &cameras_));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine->Allocate(ambient * C * num_cameras, &tangents_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
+        rows->cameras().HasTangents() ? ambient * C * num_cameras : 0,
+        &tangents_));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Allocate(C * num_cameras, &camera_scale_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_cameras, &camera_states_));

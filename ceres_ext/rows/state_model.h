@@ -52,8 +52,7 @@ class StateModel {
           machine->Upload(3 * num_points, scale.data(), &point_scale_));
     }
     std::vector<BlockManifold> blocks;
-    if (cameras.HasManifold() || cameras.HasPadding() ||
-        cameras.ambient_size != cameras.padded_size) {
+    if (cameras.HasTangents()) {
       AppendBlocks(cameras, &blocks);
     }
     first_point_ = static_cast<int64_t>(blocks.size());

@@ -83,6 +83,8 @@ RowFacts FactsOf(const ProblemStructure& structure) {
   facts.num_residuals = structure.num_residuals;
   for (const BlockTable& table : structure.f) {
     facts.num_other_columns += table.NumColumns();
+    facts.max_block_columns =
+        std::max(facts.max_block_columns, table.MaxTangentSize());
   }
   return facts;
 }

@@ -26,6 +26,7 @@
 #include "ceres_ext/solver/step_options.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/structure/block_families.h"
 #include "cuda_kernels/structure/merged_blocks.h"
@@ -57,6 +58,8 @@ struct ProblemBlocks {
 struct NormalBlocksRequest {
   // True: the E blocks are eliminated, else they are unknowns like others.
   bool eliminate = true;
+  // Families of more columns are left out of u.
+  int max_u_columns = kernels::kAnyColumns;
   const double* b = nullptr;           // the residuals of the batch
   const double* e_diagonal = nullptr;  // D_e; null: zero
   double* e_gradient = nullptr;        // E'b

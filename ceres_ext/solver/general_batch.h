@@ -16,6 +16,7 @@
 #include "ceres_ext/solver/schur_sums.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/block_rows.h"
+#include "cuda_kernels/ops/degenerate_blocks.h"
 #include "cuda_kernels/structure/block_rows.h"
 
 namespace ceres_ext::solver {
@@ -44,9 +45,11 @@ class GeneralBatch final : public Batch, public SchurContribution {
   SchurContribution* schur_contribution() final { return this; }
   int64_t num_residuals() const final { return rows_->ref().num_residuals; }
 
-  kernels::Status SetupSolver(const StepOptions& /*options*/,
+  kernels::Status SetupSolver(const StepOptions& options,
                               const ProblemBlocks& /*blocks*/) final {
-    return ReserveSums(/*packed=*/true);
+    return ReserveSums(/*packed=*/true,
+                       options.needs_f_blocks() ? kernels::kAnyColumns
+                                                : kernels::kMaxJudgedColumns);
   }
 
   kernels::Status RightMultiply(const double* e,
@@ -79,10 +82,10 @@ class GeneralBatch final : public Batch, public SchurContribution {
 
   kernels::Status OtherBlocks(const NormalBlocksRequest& request) final {
     // S_c = F'F - W (V + D_e^2)^-1 W'
-    for (double* packed : {request.u, request.schur_diagonal}) {
-      CERES_EXT_RETURN_IF_ERROR(
-          Sum<kernels::CellProduct::kMatrix>(nullptr, packed));
-    }
+    const kernels::SquaredBlocks squares{values_, rows_->ref().row_begin};
+    CERES_EXT_RETURN_IF_ERROR(
+        AddToF(squares, request.u, nullptr, request.max_u_columns));
+    CERES_EXT_RETURN_IF_ERROR(AddToF(squares, request.schur_diagonal, nullptr));
     kernels::MergedRows merged;
     merged.rows = rows_->ref();
     merged.values = values_;
@@ -189,11 +192,13 @@ class GeneralBatch final : public Batch, public SchurContribution {
   }
 
  private:
-  kernels::Status ReserveSums(bool packed) {
+  kernels::Status ReserveSums(bool packed,
+                              int max_columns = kernels::kAnyColumns) {
     return sums_.Reserve(
         {&rows_->e_lists(), &rows_->f_lists(), &rows_->merged_lists()},
         packed,
-        machine_);
+        machine_,
+        max_columns);
   }
 
   // y = start + E e + F f
@@ -231,13 +236,15 @@ class GeneralBatch final : public Batch, public SchurContribution {
   template <typename Formula>
   kernels::Status AddToF(const Formula& formula,
                          double* f,
-                         const kernels::PcgScalars* scalars) {
+                         const kernels::PcgScalars* scalars,
+                         int max_columns = kernels::kAnyColumns) {
     return sums_.Add(rows_->f_lists(),
                      Formula::kPacked ? blocks_.f_matrices() : blocks_.f,
                      formula,
                      f,
                      scalars,
-                     machine_);
+                     machine_,
+                     max_columns);
   }
 
   kernels::Status AddToMerged(const kernels::MergedRows& formula,

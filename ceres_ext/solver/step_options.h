@@ -104,6 +104,11 @@ struct StepOptions {
            preconditioner == PreconditionerType::kSchurJacobi;
   }
 
+  // True if steps read matrices of the F blocks.
+  bool needs_f_blocks() const {
+    return needs_u() || needs_schur_diagonal() || needs_schur_matrix();
+  }
+
   // False and a sentence in *error where a field or combination has no meaning:
   // kSchurJacobi and power series need use_schur.
   bool Validate(std::string* error) const {

@@ -67,7 +67,8 @@
 namespace ceres_ext::solver {
 
 // Blocks of E, or of F in the form of a preconditioner (ProblemBlocks::merged),
-// that are rank-deficient without damping (cuda_kernels/base/relative_pivot.h).
+// that are rank-deficient without damping (cuda_kernels/base/relative_pivot.h),
+// of those of at most kernels::kMaxJudgedColumns columns.
 struct DegenerateBlocks {
   int64_t count = 0;
   // That of the smallest relative pivot, among equals the first in the order of
@@ -143,7 +144,7 @@ class StepSolver {
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
         EMatrices(wanted) == nullptr ? blocks.e.num_packed() : 0, &v_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
-        FMatrices(wanted) == nullptr ? blocks.f_matrices().num_packed() : 0,
+        FMatrices(wanted) == nullptr ? NumJudged(blocks.f_matrices()) : 0,
         &u_));
     // Solve is to take no memory.
     ListOperands({}, nullptr);
@@ -166,9 +167,10 @@ class StepSolver {
     const NormalBlocksRequest wanted = WantedBlocks();
     double* const v = EMatrices(wanted);
     double* const u = FMatrices(wanted);
-    CERES_EXT_RETURN_IF_ERROR(operator_->UndampedBlocks(v, u));
     const ProblemBlocks& blocks = operator_->blocks();
     const kernels::BlockFamilies& f_matrices = blocks.f_matrices();
+    CERES_EXT_RETURN_IF_ERROR(operator_->UndampedBlocks(
+        kernels::kMaxJudgedColumns, NumJudged(f_matrices), v, u));
     kernels::DegenerateRecord* const record = record_.data();
     CERES_EXT_RETURN_IF_ERROR(Judge(blocks.e, v, blocks.e, e_padding, record));
     CERES_EXT_RETURN_IF_ERROR(
@@ -677,6 +679,18 @@ class StepSolver {
     return matrices != nullptr ? matrices : u_.data();
   }
 
+  // The values of u up to the last family that is judged. Families of F come by
+  // size, behind those of cameras (import/import_rows.cc).
+  static int64_t NumJudged(const kernels::BlockFamilies& families) {
+    int64_t result = 0;
+    for (const kernels::BlockFamily& family : families) {
+      if (family.size <= kernels::kMaxJudgedColumns) {
+        result = family.packed_begin + family.num_packed();
+      }
+    }
+    return result;
+  }
+
   // Queues one record per family of matrices. The first of these are `padded`,
   // over which padding is; those behind have none.
   kernels::Status Judge(const kernels::BlockFamilies& families,
@@ -687,18 +701,21 @@ class StepSolver {
     for (int i = 0; i < families.size(); ++i) {
       const kernels::BlockFamily& family = families[i];
       kernels::JudgeBlocksParams judge;
-      judge.n = family.num_blocks;
       judge.columns = family.size;
-      judge.a = kernels::PackedBlocks(family, Machine::kLayout, packed);
+      // The record of others is that of no blocks.
+      if (family.size <= kernels::kMaxJudgedColumns) {
+        judge.n = family.num_blocks;
+        judge.a = kernels::PackedBlocks(family, Machine::kLayout, packed);
+      }
       judge.padding =
           i < padded.size() ? padding + padded[i].value_begin : nullptr;
       judge.record = record + i;
       CERES_EXT_RETURN_IF_ERROR(Run(judge, machine_));
       CERES_EXT_RETURN_IF_ERROR(Run(
-          kernels::FindWorstBlockParams{family.num_blocks,
-                                        kernels::PackedBlocks<const double>(
-                                            family, Machine::kLayout, packed),
-                                        judge.record},
+          kernels::FindWorstBlockParams{
+              judge.n,
+              {judge.a.data, judge.a.block_stride, judge.a.element_stride},
+              judge.record},
           machine_));
     }
     return {};

@@ -20,7 +20,14 @@ namespace ceres_ext::kernels {
 template <typename T>
 inline constexpr T kUnitRoundoff = std::numeric_limits<T>::epsilon() / 2;
 
-CERES_EXT_HOST_DEVICE constexpr int PackedSize(int n) {
+// Columns of a parameter block at most: elements of its packed matrix, and of
+// the product of two blocks, are numbered in int, and rows keep the columns of
+// a cell in 16 bits.
+inline constexpr int kMaxBlockColumns = std::numeric_limits<int16_t>::max();
+
+// In int, n is at most kMaxBlockColumns.
+template <typename Int>
+CERES_EXT_HOST_DEVICE constexpr Int PackedSize(Int n) {
   return n * (n + 1) / 2;
 }
 

@@ -64,7 +64,8 @@ void SumSchurRows(const ObservationIndexRef& index,
       rows.num_parts, 1, [&](int64_t begin, int64_t end, int slot) {
         for (int64_t p = begin; p < end; ++p) {
           const Part& part = rows.parts[p];
-          int64_t* const offset = rows.offsets + index.num_cameras * slot;
+          int64_t* const offset =
+              rows.offsets + int64_t{index.num_cameras} * slot;
           double* const values = part.sums < 0
                                      ? rows.sums + rows.most_values * slot
                                      : rows.partial + part.sums;

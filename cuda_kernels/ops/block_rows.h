@@ -19,8 +19,10 @@
 #define CERES_EXT_CUDA_KERNELS_OPS_BLOCK_ROWS_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -74,9 +76,14 @@ struct RowProductParams {
 // begin .. end - 1 of one block, which is a vector or, where kPacked, a packed
 // matrix.
 
-// Row of element e of a packed matrix.
+// Row of element e of a packed matrix, of at most kMaxBlockColumns columns.
 CERES_EXT_HOST_DEVICE inline int PackedRow(int e) {
-  int row = 0;
+  // From a row that is not too large, however the root is rounded; small ones
+  // without a root.
+  constexpr int kCounted = 32;
+  int row = e < PackedIndex(kCounted, 0)
+                ? 0
+                : static_cast<int>((std::sqrt(8.0 * e + 1.0) - 1.0) / 2.0) - 1;
   while (PackedIndex(row + 1, 0) <= e) {
     ++row;
   }
@@ -112,6 +119,44 @@ struct CellProducts {
       }
     }
     return sum;
+  }
+  // Elements first .. first + n - 1.
+  static constexpr bool kSumsPieces = true;
+  void Sums(const BlockCell* cells,
+            int64_t begin,
+            int64_t end,
+            int first,
+            int n,
+            double* sums) const {
+    const int first_row = kPacked ? PackedRow(first) : 0;
+    for (int64_t c = begin; c < end; ++c) {
+      const BlockCell cell = cells[c];
+      const double* j = values + cell.value;
+      for (int32_t i = row_begin[cell.row]; i < row_begin[cell.row + 1]; ++i) {
+        if constexpr (kPacked) {
+          double* out = sums;
+          int b = first - PackedIndex(first_row, 0);
+          for (int a = first_row; a < cell.size && out < sums + n; ++a, b = 0) {
+            const int num_columns =
+                std::min(a + 1 - b, static_cast<int>(sums + n - out));
+            const double value = j[a];
+            for (int k = 0; k < num_columns; ++k) {
+              out[k] += value * j[b + k];
+            }
+            out += num_columns;
+          }
+        } else {
+          const int num_columns = std::min(n, cell.size - first);
+          const double factor = kProduct == CellProduct::kVector ? y[i] : 0.0;
+          for (int k = 0; k < num_columns; ++k) {
+            const double value = j[first + k];
+            sums[k] +=
+                value * (kProduct == CellProduct::kVector ? factor : value);
+          }
+        }
+        j += cell.size;
+      }
+    }
   }
 };
 using TransposeProduct = CellProducts<CellProduct::kVector>;
@@ -314,15 +359,22 @@ struct BlockSumParams {
   }
 };
 
-// Elements of the largest sum: a packed matrix of 32 columns.
+// Elements of the largest sum, or piece of one: a packed matrix of 32 columns.
 inline constexpr int kMaxSumWidth = PackedSize(32);
 
 // On the host a formula may sum all elements at once: Sums(cells, begin, end,
-// sums) adds to each element of `sums` what Sum gives, in the same order.
+// sums) adds to each element of `sums` what Sum gives, in the same order. One
+// that has kSumsPieces does so for a range of the elements, and its sums may
+// have any number of them.
 template <typename Formula, typename = void>
 struct SumsAllElements : std::false_type {};
 template <typename Formula>
 struct SumsAllElements<Formula, std::void_t<decltype(&Formula::Sums)>>
+    : std::true_type {};
+template <typename Formula, typename = void>
+struct SumsPieces : std::false_type {};
+template <typename Formula>
+struct SumsPieces<Formula, std::void_t<decltype(Formula::kSumsPieces)>>
     : std::true_type {};
 template <typename Formula>
 std::enable_if_t<SumsAllElements<Formula>::value, Status> Run(
@@ -331,27 +383,37 @@ std::enable_if_t<SumsAllElements<Formula>::value, Status> Run(
   if (!p.Begin()) {
     return {};
   }
-  if (p.width > kMaxSumWidth) {
+  if (!SumsPieces<Formula>::value && p.width > kMaxSumWidth) {
     return {StatusCode::kInvalidArgument,
             "A sum over blocks has " + std::to_string(p.width) +
                 " elements; at most " + std::to_string(kMaxSumWidth) +
                 " are supported."};
   }
-  constexpr int64_t kSegmentGrain = 64;
+  constexpr int64_t kMostSegments = 64;  // of a task
+  constexpr int64_t kElements = 4096;
+  const int64_t num_pieces = (p.width + kMaxSumWidth - 1) / kMaxSumWidth;
   machine->context()->ParallelFor(
-      p.list.num_segments, kSegmentGrain, [&](int64_t begin, int64_t end) {
+      p.list.num_segments * num_pieces,
+      std::clamp(kElements / p.width, int64_t{1}, kMostSegments),
+      [&](int64_t begin, int64_t end) {
         double sums[kMaxSumWidth];
-        for (int64_t s = begin; s < end; ++s) {
-          std::fill_n(sums, p.width, 0.0);
-          p.formula.Sums(p.list.cells,
-                         p.list.segment_begin[s],
-                         p.list.segment_begin[s + 1],
-                         sums);
-          for (int element = 0; element < p.width; ++element) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t s = i / num_pieces;
+          const int first = static_cast<int>(i - s * num_pieces) * kMaxSumWidth;
+          const int n = std::min(p.width - first, kMaxSumWidth);
+          std::fill_n(sums, n, 0.0);
+          const int64_t from = p.list.segment_begin[s];
+          const int64_t to = p.list.segment_begin[s + 1];
+          if constexpr (SumsPieces<Formula>::value) {
+            p.formula.Sums(p.list.cells, from, to, first, n, sums);
+          } else {
+            p.formula.Sums(p.list.cells, from, to, sums);
+          }
+          for (int element = 0; element < n; ++element) {
             if (p.partial != nullptr) {
-              p.partial[s * p.width + element] = sums[element];
+              p.partial[s * p.width + first + element] = sums[element];
             } else {
-              p.out(p.list.block[s], element) += sums[element];
+              p.out(p.list.block[s], first + element) += sums[element];
             }
           }
         }
@@ -359,19 +421,26 @@ std::enable_if_t<SumsAllElements<Formula>::value, Status> Run(
   return {};
 }
 
+inline constexpr int kAnyColumns = std::numeric_limits<int>::max();
+
 // Sums over lists of blocks, and the scratch that they take.
 template <typename Machine>
 class BlockSums {
  public:
   using Lists = std::vector<MachineBlockList<Machine>>;
 
-  // Takes what sums of vectors, or of packed matrices, over these lists need.
+  // Takes what sums of vectors, or of packed matrices, over these lists need,
+  // without lists of blocks of more than max_columns columns.
   Status Reserve(std::initializer_list<const Lists*> all,
                  bool packed,
-                 Machine* machine) {
+                 Machine* machine,
+                 int max_columns = kAnyColumns) {
     int64_t most = 0;
     for (const Lists* lists : all) {
       for (const auto& list : *lists) {
+        if (list.view.size > max_columns || !IsCut(packed, list.view.size)) {
+          continue;
+        }
         // The last step has no partial sums.
         int64_t sums = list.levels.empty() ? 0 : list.view.num_segments;
         for (size_t i = 0; i + 1 < list.levels.size(); ++i) {
@@ -385,21 +454,22 @@ class BlockSums {
   }
 
   // out_b += formula over the cells of block b, for the listed blocks. out: an
-  // array over `families`, of which those without blocks are left out; null:
-  // not wanted.
+  // array over `families`, of which those without blocks, and those of more
+  // than max_columns columns, are left out; null: not wanted.
   template <typename Formula>
   Status Add(const Lists& lists,
              const BlockFamilies& families,
              const Formula& formula,
              double* out,
              const PcgScalars* scalars,
-             Machine* machine) {
+             Machine* machine,
+             int max_columns = kAnyColumns) {
     if (out == nullptr) {
       return {};
     }
     for (const auto& list : lists) {
       const BlockFamily& family = families[list.family];
-      if (family.num_blocks == 0) {
+      if (family.num_blocks == 0 || family.size > max_columns) {
         continue;
       }
       double* next = partial_.data();
@@ -407,7 +477,13 @@ class BlockSums {
       first.list = list.view;
       first.formula = formula;
       first.width = Width(Formula::kPacked, list.view.size);
-      first.partial = list.levels.empty() ? nullptr : next;
+      const bool is_cut = IsCut(Formula::kPacked, list.view.size);
+      if (!is_cut) {
+        first.list.num_segments = list.view.num_blocks;
+        first.list.segment_begin = list.view.block_begin;
+      }
+      const size_t num_levels = is_cut ? list.levels.size() : 0;
+      first.partial = num_levels == 0 ? nullptr : next;
       first.out = Formula::kPacked ? PackedBlocks(family, Machine::kLayout, out)
                                    : VectorBlocks(family, out);
       first.scalars = scalars;
@@ -418,13 +494,13 @@ class BlockSums {
       further.out = first.out;
       further.scalars = scalars;
       int64_t size = first.size();
-      for (size_t i = 0; i < list.levels.size(); ++i) {
+      for (size_t i = 0; i < num_levels; ++i) {
         further.list.num_segments = list.levels[i].num_sums;
         further.list.segment_begin = list.levels[i].begin;
         further.formula = {next, first.width};
         next += size;
         size = further.size();
-        further.partial = i + 1 < list.levels.size() ? next : nullptr;
+        further.partial = i + 1 < num_levels ? next : nullptr;
         CERES_EXT_RETURN_IF_ERROR(Run(further, machine));
       }
     }
@@ -432,6 +508,9 @@ class BlockSums {
   }
 
  private:
+  static bool IsCut(bool packed, int columns) {
+    return columns <= (packed ? kMaxCutColumns : kMaxCutWidth);
+  }
   static int Width(bool packed, int columns) {
     return packed ? PackedSize(columns) : columns;
   }
@@ -584,9 +663,26 @@ Status Run(const ApplyBlocksParams<kN>& params, HostMachine* machine) {
         const int N = kN == kDynamic ? p.columns : kN;
         for (int64_t block = begin; block < end; ++block) {
           const double* a = &p.a(block, 0);
-          for (int i = 0; i < N; ++i) {
-            p.z[block * N + i] =
-                p.scale * SymmetricProduct<kN>(a, i, p.r + block * N, N);
+          const double* const r = p.r + block * N;
+          double* const z = p.z + block * N;
+          if constexpr (kN == kDynamic) {
+            // Row by row as it is stored, with the sums in the same order.
+            for (int i = 0; i < N; ++i) {
+              double sum = 0.0;
+              for (int j = 0; j < i; ++j) {
+                sum += a[j] * r[j];
+                z[j] += a[j] * r[i];
+              }
+              z[i] = sum + a[i] * r[i];
+              a += i + 1;
+            }
+            for (int i = 0; i < N; ++i) {
+              z[i] *= p.scale;
+            }
+          } else {
+            for (int i = 0; i < N; ++i) {
+              z[i] = p.scale * SymmetricProduct<kN>(a, i, r, N);
+            }
           }
         }
       });

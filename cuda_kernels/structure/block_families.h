@@ -30,7 +30,7 @@ struct BlockFamily {
   int64_t packed_begin = 0;  // of the family among matrices of blocks
 
   int64_t num_values() const { return int64_t{size} * num_blocks; }
-  int64_t num_packed() const { return int64_t{PackedSize(size)} * num_blocks; }
+  int64_t num_packed() const { return PackedSize(int64_t{size}) * num_blocks; }
 };
 
 class BlockFamilies {
@@ -110,7 +110,7 @@ BlockArray<T> PackedBlocks(const BlockFamily& family,
   if (layout == BlockLayout::kContinuousElement) {
     return {packed, 1, family.num_blocks};
   }
-  return {packed, PackedSize(family.size), 1};
+  return {packed, PackedSize(int64_t{family.size}), 1};
 }
 
 }  // namespace ceres_ext::kernels

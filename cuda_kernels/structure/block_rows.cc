@@ -25,6 +25,14 @@ Status BlockRowsBuilder::Check() const {
                   " are supported."};
     }
   }
+  for (int i = 0; i < f_.size(); ++i) {
+    if (f_[i].size > kMaxBlockColumns) {
+      return {StatusCode::kUnsupported,
+              "A block has " + std::to_string(f_[i].size) +
+                  " columns, at most " + std::to_string(kMaxBlockColumns) +
+                  " are supported."};
+    }
+  }
   int64_t num_residuals = 0;
   for (size_t i = 0; i < num_residuals_.size(); ++i) {
     num_residuals += num_residuals_[i];
@@ -134,6 +142,9 @@ void CutBlockList(const std::vector<int64_t>& begin,
   list->sizes.num_blocks = static_cast<int32_t>(cuts.block.size());
   list->sizes.num_segments = sums.back();
   list->block = std::move(cuts.block);
+  if (list->sizes.size > kMaxCutColumns) {
+    list->block_begin = std::move(cuts.block_begin);
+  }
   list->levels = MakeSumLevels(std::move(sums));
 }
 

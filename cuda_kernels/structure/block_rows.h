@@ -29,6 +29,9 @@
 // thread sums for long; the sums of segments are summed kSegmentSums at a time,
 // and so on until there is one per block: every sum has an order that depends
 // on the rows alone, and a block that all rows share costs no more than others.
+// Sums of matrices of more than kMaxCutColumns columns, and of vectors of more
+// than kMaxCutWidth, aren't cut: each value is work for a thread, and those of
+// the segments of matrices would take more memory than the rows.
 // Merged blocks of F are listed likewise, for sums of matrices.
 #ifndef CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
 #define CERES_EXT_CUDA_KERNELS_STRUCTURE_BLOCK_ROWS_H_
@@ -41,6 +44,7 @@
 
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/host_device.h"
+#include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/structure/block_families.h"
@@ -52,6 +56,8 @@ inline constexpr int kSegmentCells = 64;
 inline constexpr int kSegmentOfFewCells = 16;
 inline constexpr int64_t kFewCells = int64_t{1} << 18;
 inline constexpr int kSegmentSums = 256;
+inline constexpr int kMaxCutColumns = 32;
+inline constexpr int kMaxCutWidth = 1 << 13;
 // Columns of an eliminated block at most.
 inline constexpr int kMaxEliminatedSize = 6;
 
@@ -97,6 +103,8 @@ struct BlockListRef {
   // Segments 0 .. num_segments - 1 of cells.
   int64_t num_segments = 0;
   const int64_t* segment_begin = nullptr;  // [num_segments + 1]
+  // [num_blocks + 1] in cells, where size > kMaxCutColumns.
+  const int64_t* block_begin = nullptr;
 };
 
 // One step from sums to fewer sums.
@@ -112,6 +120,7 @@ struct BlockList {
   std::vector<int32_t> block;
   HostBuffer<BlockCell> cells;
   std::vector<int64_t> segment_begin;
+  std::vector<int64_t> block_begin;
   std::vector<std::vector<int64_t>> levels;
 };
 
@@ -288,7 +297,8 @@ class BlockRowsBuilder {
 
   // Orders and lists. kInvalidArgument names the first row with two eliminated
   // blocks or a cell that its family doesn't have; kUnsupported: an eliminated
-  // block of more than kMaxEliminatedSize columns, 2^31 residuals or cells.
+  // block of more than kMaxEliminatedSize columns, another one of more than
+  // kMaxBlockColumns, 2^31 residuals or cells.
   // The same result for the same rows.
   Status Build();
 
@@ -347,6 +357,7 @@ struct MachineBlockList {
   Buffer<int32_t> block;
   Buffer<BlockCell> cells;
   Buffer<int64_t> segment_begin;
+  Buffer<int64_t> block_begin;
   std::vector<Buffer<int64_t>> level_begin;
 
   Status Setup(const BlockList& list, Machine* machine) {
@@ -357,6 +368,7 @@ struct MachineBlockList {
         machine->Upload(list.cells.size(), list.cells.data(), &cells));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Upload(list.segment_begin, &segment_begin));
+    CERES_EXT_RETURN_IF_ERROR(machine->Upload(list.block_begin, &block_begin));
     return SetAddresses(list.levels, machine);
   }
   // The arrays and sizes are set.
@@ -365,6 +377,7 @@ struct MachineBlockList {
     view.block = block.data();
     view.cells = cells.data();
     view.segment_begin = segment_begin.data();
+    view.block_begin = block_begin.data();
     for (const std::vector<int64_t>& begin : begins) {
       level_begin.emplace_back();
       CERES_EXT_RETURN_IF_ERROR(machine->Upload(begin, &level_begin.back()));

@@ -121,7 +121,7 @@ std::vector<int64_t> PlacesInMerged(const BlockFamilies& f,
         return family.packed_begin +
                (layout == BlockLayout::kContinuousElement
                     ? element * family.num_blocks + block
-                    : block * PackedSize(family.size) + element);
+                    : block * PackedSize(int64_t{family.size}) + element);
       };
   std::vector<int64_t> places(static_cast<size_t>(f.num_packed()));
   for (int i = 0; i < f.size(); ++i) {

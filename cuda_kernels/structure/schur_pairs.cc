@@ -236,8 +236,9 @@ int64_t SchurPairsBuilder::ListBytes() const {
       for (const BlockList& list : *lists) {
         bytes += kId * static_cast<int64_t>(list.block.size()) +
                  static_cast<int64_t>(sizeof(BlockCell) * list.cells.size()) +
-                 kOffset * static_cast<int64_t>(list.segment_begin.size());
-        if (!list.levels.empty()) {
+                 kOffset * static_cast<int64_t>(list.segment_begin.size() +
+                                                list.block_begin.size());
+        if (!list.levels.empty() && list.sizes.size <= kMaxCutWidth) {
           sums = std::max(sums, list.sizes.num_segments * list.sizes.size);
         }
       }

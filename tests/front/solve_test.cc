@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -789,6 +790,95 @@ TEST(Solve, InvalidCeresOptionsAreCeressOwnError) {
   EXPECT_EQ(summary.termination_type, ceres::FAILURE);
   EXPECT_NE(summary.message.find("eta"), std::string::npos);
   EXPECT_FALSE(summary.path_reason.empty());
+}
+
+// Residuals of one block of n values: the sum of every 41st of them less a
+// number, two of 40 in each row.
+class WideCostFunction final : public ceres::CostFunction {
+ public:
+  WideCostFunction(int n, int row) : n_(n), row_(row) {
+    set_num_residuals(2);
+    mutable_parameter_block_sizes()->push_back(n);
+  }
+  bool Evaluate(const double* const* x,
+                double* residuals,
+                double** jacobians) const final {
+    for (int i = 0; i < 2; ++i) {
+      residuals[i] = -1.0 - row_ - i;
+      for (int k = 0; k < n_; ++k) {
+        const double a = k % 41 == 2 * row_ + i ? 1.0 : 0.0;
+        residuals[i] += a * x[0][k];
+        if (jacobians != nullptr && jacobians[0] != nullptr) {
+          jacobians[0][int64_t{i} * n_ + k] = a;
+        }
+      }
+    }
+    return true;
+  }
+
+ private:
+  const int n_;
+  const int row_;
+};
+
+Summary SolveWide(int n,
+                  ceres::PreconditionerType preconditioner,
+                  bool enabled) {
+  std::vector<double> x(n, 0.0);
+  ceres::Problem problem;
+  for (int row = 0; row < 20; ++row) {
+    problem.AddResidualBlock(new WideCostFunction(n, row), nullptr, x.data());
+  }
+  ceres::Solver::Options options;
+  options.linear_solver_type = ceres::CGNR;
+  options.preconditioner_type = preconditioner;
+  options.logging_type = ceres::SILENT;
+  options.max_num_iterations = 3;
+  Options ext_options;
+  ext_options.enabled = enabled;
+  ext_options.device = DEVICE_HOST;
+  Summary summary;
+  Solve(options, ext_options, &problem, &summary);
+  EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
+  return summary;
+}
+
+// A parameter block of many columns: a matrix of it is formed if the
+// preconditioner inverts it, and only then.
+TEST(Solve, WideBlocks) {
+  const struct {
+    int n;
+    ceres::PreconditionerType preconditioner;
+  } cases[] = {{2000, ceres::IDENTITY},
+               {32767, ceres::IDENTITY},
+               {127, ceres::JACOBI},
+               {300, ceres::JACOBI}};
+  for (const auto& [n, preconditioner] : cases) {
+    SCOPED_TRACE(n);
+    const Summary ours = SolveWide(n, preconditioner, true);
+    const Summary stock = SolveWide(n, preconditioner, false);
+    EXPECT_EQ(ours.path, PATH_FULL) << ours.path_reason;
+    EXPECT_NEAR(ours.final_cost, stock.final_cost, 1e-6 * stock.initial_cost);
+    // The Jacobian and some vectors.
+    const int64_t linear = 8 * int64_t{n} * (40 + 30) + 100000;
+    const int64_t square = 8 * int64_t{n} * n;
+    EXPECT_LT(ours.memory_bytes,
+              linear + (preconditioner == ceres::IDENTITY ? 0 : 3 * square));
+    // They are too wide to be judged.
+    EXPECT_EQ(ours.degenerate_other_blocks.count, 0);
+  }
+}
+
+TEST(Solve, BlocksOfTooManyColumnsAreLeftToCeres) {
+  for (const int n : {32768, 40000, 65536}) {
+    const Summary ours = SolveWide(n, ceres::IDENTITY, true);
+    const Summary stock = SolveWide(n, ceres::IDENTITY, false);
+    EXPECT_EQ(ours.path, PATH_CERES);
+    EXPECT_EQ(ours.path_reason,
+              "parameter block 0 has " + std::to_string(n) +
+                  " tangent dimensions; this library takes at most 32767");
+    EXPECT_EQ(ours.final_cost, stock.final_cost);
+  }
 }
 
 TEST(Solve, EmptyAndConstantProblems) {

@@ -18,6 +18,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 TEST(SmallMatrix, Packed) {
   EXPECT_EQ(PackedSize(3), 6);
   EXPECT_EQ(PackedSize(9), 45);
+  EXPECT_EQ(PackedSize(kMaxBlockColumns), 536854528);
+  EXPECT_EQ(PackedSize(int64_t{65536}), int64_t{2147516416});
   EXPECT_EQ(PackedIndex(0, 0), 0);
   EXPECT_EQ(PackedIndex(1, 0), 1);
   EXPECT_EQ(PackedIndex(2, 1), 4);

@@ -109,6 +109,25 @@ TEST_F(SolvePlanTest, TakesTheHostWhereItIsAskedForOrFaster) {
   EXPECT_EQ(facts_.num_asked_for_host, 0);
 }
 
+TEST_F(SolvePlanTest, TakesTheHostForMatricesOfWideBlocks) {
+  options().device = DEVICE_CUDA;
+  rows_.max_block_columns = 128;
+  EXPECT_TRUE(Plan().on_device);
+  rows_.max_block_columns = 129;
+  EXPECT_FALSE(Plan().on_device);
+  EXPECT_EQ(Plan().why_host,
+            "a parameter block has 129 tangent dimensions, and SCHUR_JACOBI "
+            "inverts its matrix; a device inverts those of at most 128");
+  options().fallback = FALLBACK_REFUSE;
+  EXPECT_THAT(Refused().reason, HasSubstr("inverts its matrix"));
+  // Nothing is inverted.
+  request_.solver_options.preconditioner_type = ceres::IDENTITY;
+  EXPECT_TRUE(Plan().on_device);
+  request_.solver_options.preconditioner_type = ceres::SCHUR_JACOBI;
+  request_.solver_options.linear_solver_type = ceres::DENSE_SCHUR;
+  EXPECT_TRUE(Plan().on_device);
+}
+
 TEST_F(SolvePlanTest, ChoosesExactStepsOfFewColumns) {
   options().linear_solver = LINEAR_SOLVER_AUTO;
   for (const DeviceType device : {DEVICE_HOST, DEVICE_CUDA}) {

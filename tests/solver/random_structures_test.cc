@@ -1418,6 +1418,186 @@ TEST_F(RandomStructures, OneBlockForAllRows) {
   }
 }
 
+// Blocks from 2 to 200 columns, in rows of whole numbers. 33 columns are more
+// than are judged and than the host sums in one piece, 200 are more than it
+// inverts by one thread.
+class WideBlocks : public RandomStructures {
+ protected:
+  static constexpr int kColumns[] = {2, 32, 33, 128, 129, 200};
+
+  void SetUp() override {
+    RandomStructures::SetUp();
+    if (machine_ == nullptr) {
+      return;
+    }
+    for (const int columns : kColumns) {
+      blocks_.f.Add(columns, 2);
+      blocks_.f_owner.push_back(ProblemBlocks::kShared);
+    }
+    constexpr int kNumRows = 120;
+    const kernels::BlockFamilies& f = blocks_.f;
+    std::mt19937 random(7);
+    kernels::BlockRowsBuilder builder(blocks_.e, f);
+    std::vector<double> values;
+    std::vector<std::vector<kernels::BlockRowsBuilder::Cell>> rows;
+    int num_residuals = 0;
+    for (int i = 0; i < kNumRows; ++i) {
+      builder.AddRow(1 + i % 5);
+      num_residuals += 1 + i % 5;
+      rows.emplace_back();
+      // A block of each third family.
+      for (int family = i % 3; family < f.size(); family += 3) {
+        const auto block = static_cast<int32_t>(random() % 2);
+        rows.back().push_back({false, family, block, f[family].size});
+        builder.AddCell(rows.back().back());
+      }
+    }
+    J_ = MatrixXd::Zero(num_residuals, f.num_values());
+    int first_residual = 0;
+    for (int i = 0; i < kNumRows; ++i) {
+      for (const auto& cell : rows[i]) {
+        const int64_t first = f[cell.family].value_begin +
+                              int64_t{f[cell.family].size} * cell.block;
+        for (int r = 0; r < 1 + i % 5; ++r) {
+          for (int j = 0; j < cell.size; ++j) {
+            // The last column of the first block is zero.
+            const bool is_zero = first + j == 1;
+            values.push_back(is_zero ? 0.0
+                                     : static_cast<double>(random() % 7) - 3.0);
+            J_(first_residual + r, first + j) = values.back();
+          }
+        }
+      }
+      first_residual += 1 + i % 5;
+    }
+    ASSERT_TRUE(builder.Build().ok());
+    ASSERT_TRUE(rows_.Setup(builder, machine_.get()).ok());
+    ASSERT_TRUE(machine_->Upload(values, &values_).ok());
+    ASSERT_TRUE(
+        batch_.Setup(&rows_, blocks_, values_.data(), machine_.get()).ok());
+    y_ = VectorXd::NullaryExpr(
+        J_.rows(), [&] { return static_cast<double>(random() % 9) - 4.0; });
+    ASSERT_TRUE(machine_->Upload(y_.size(), y_.data(), &b_).ok());
+  }
+
+  VectorXd Download(int64_t n, const Buffer<double>& from) {
+    VectorXd to(n);
+    EXPECT_TRUE(machine_->Download(n, from.data(), to.data()).ok());
+    return to;
+  }
+  Buffer<double> Constant(int64_t n, double value) {
+    Buffer<double> buffer;
+    const std::vector<double> values(static_cast<size_t>(n), value);
+    EXPECT_TRUE(machine_->Upload(values, &buffer).ok());
+    return buffer;
+  }
+
+  ProblemBlocks blocks_;
+  kernels::BlockRows<Machine> rows_;
+  Buffer<double> values_;
+  GeneralBatch<Machine> batch_;
+  MatrixXd J_;
+  VectorXd y_;
+  Buffer<double> b_;
+};
+
+// Sums of whole numbers are exact.
+TEST_F(WideBlocks, SumsAreExact) {
+  const int64_t n = blocks_.f.num_values();
+  StepOptions options;
+  options.use_schur = false;
+  options.preconditioner = PreconditionerType::kJacobi;
+  ASSERT_TRUE(batch_.SetupSolver(options, blocks_).ok());
+  Buffer<double> x = Constant(n, 0.0);
+  ASSERT_TRUE(
+      batch_.LeftMultiplyAndAccumulate(b_.data(), nullptr, x.data()).ok());
+  EXPECT_EQ(Download(n, x), VectorXd(J_.transpose() * y_));
+  Buffer<double> norms = Constant(n, 0.0);
+  ASSERT_TRUE(batch_.SquaredColumnNorms(nullptr, norms.data()).ok());
+  EXPECT_EQ(Download(n, norms),
+            VectorXd(J_.colwise().squaredNorm().transpose()));
+  const MatrixXd A = J_.transpose() * J_;
+  for (const int most : {kernels::kAnyColumns, 128}) {
+    constexpr double kUntouched = 0.5;
+    Buffer<double> u = Constant(blocks_.f.num_packed(), kUntouched);
+    NormalBlocksRequest request;
+    request.eliminate = false;
+    request.max_u_columns = most;
+    request.u = u.data();
+    ASSERT_TRUE(batch_.OtherBlocks(request).ok());
+    const std::vector<MatrixXd> found =
+        Blocks(blocks_.f, Download(blocks_.f.num_packed(), u));
+    for (size_t i = 0; i < found.size(); ++i) {
+      const kernels::BlockFamily& family = blocks_.f[static_cast<int>(i) / 2];
+      const int64_t first =
+          family.value_begin + static_cast<int64_t>(i % 2) * family.size;
+      MatrixXd expected =
+          MatrixXd::Constant(family.size, family.size, kUntouched);
+      if (family.size <= most) {
+        expected += A.block(first, first, family.size, family.size);
+      }
+      EXPECT_EQ(found[i], expected) << family.size << " columns";
+    }
+  }
+}
+
+TEST_F(WideBlocks, StepIsTheDenseOne) {
+  const int64_t n = blocks_.f.num_values();
+  const Buffer<double> diagonal = Constant(n, 0.5);
+  MatrixXd A = J_.transpose() * J_;
+  A.diagonal().array() += 0.25;
+  const VectorXd gradient = J_.transpose() * y_;
+  const VectorXd step = A.llt().solve(gradient);
+  const double norm = A.cwiseAbs().rowwise().sum().maxCoeff();
+  for (const auto preconditioner :
+       {PreconditionerType::kIdentity, PreconditionerType::kJacobi}) {
+    StepOptions options;
+    options.use_schur = false;
+    options.preconditioner = preconditioner;
+    options.max_num_iterations = 5000;
+    StepSolver<Machine> solver;
+    const int64_t bytes = machine_->bytes();
+    ASSERT_TRUE(solver.Setup(options, blocks_, {&batch_}, machine_.get()).ok());
+    if (preconditioner == PreconditionerType::kIdentity) {
+      // No matrix of the widest blocks.
+      EXPECT_LT(machine_->bytes() - bytes, 8 * kernels::PackedSize(200));
+    }
+    // Those with the column of zeros, or too few rows for their columns, of at
+    // most 32: the block of two columns.
+    const Buffer<double> padding = Constant(n, 0.0);
+    DegenerateBlocks e;
+    DegenerateBlocks f;
+    ASSERT_TRUE(
+        solver.FindDegenerateBlocks(nullptr, padding.data(), &e, &f).ok());
+    EXPECT_EQ(e.count, 0);
+    EXPECT_EQ(f.count, 1);
+    EXPECT_EQ(f.family, 0);
+    EXPECT_EQ(f.block, 0);
+    EXPECT_EQ(f.relative_pivot, 0.0);
+    VectorXd first;
+    for (int run = 0; run < 2; ++run) {
+      Buffer<double> x = Constant(n, std::nan(""));
+      StepPerSolveOptions per_solve;
+      per_solve.q_tolerance = -std::numeric_limits<double>::infinity();
+      per_solve.r_tolerance = 1e-13;
+      const StepSummary summary = solver.Solve(
+          {b_.data(), nullptr, diagonal.data()}, per_solve, nullptr, x.data());
+      EXPECT_EQ(summary.termination, Termination::kSuccess) << summary.message;
+      const VectorXd found = Download(n, x);
+      // As in RandomStructures.
+      EXPECT_TRUE(
+          Near(found,
+               step,
+               1e-12 * (1.0 + gradient.norm()) * std::pow(1.0 + norm, 1.5)));
+      if (run == 0) {
+        first = found;
+      } else {
+        EXPECT_EQ(found, first);
+      }
+    }
+  }
+}
+
 // Two blocks of 2 and two of 3, merged by number, in rows of their own
 // eliminated blocks. One of the squares overflows.
 TEST_F(RandomStructures, TheFirstMergedBlockWithoutInverseIsNamed) {
@@ -1629,6 +1809,46 @@ TEST(BlockRowsBuilder, RefusesWhatIsNoRow) {
   e.Add(7, 1);
   EXPECT_EQ(build({}),
             "An eliminated block has 7 columns, at most 6 are supported.");
+}
+
+TEST(BlockRowsBuilder, KeepsTheColumnsOfWideBlocks) {
+  for (const int columns : {32767, 32768, 65536, 70000}) {
+    const kernels::BlockFamilies e;
+    kernels::BlockFamilies f;
+    f.Add(columns, 3);
+    EXPECT_EQ(f.num_packed(), int64_t{3} * columns * (columns + 1) / 2);
+    kernels::BlockRowsBuilder builder(e, f);
+    builder.AddRow(2);
+    builder.AddCell({false, 0, 2, columns});
+    const kernels::Status status = builder.Build();
+    if (columns == 32767) {
+      ASSERT_TRUE(status.ok()) << status.message;
+      ASSERT_EQ(builder.cells().size(), 1u);
+      EXPECT_EQ(builder.cells()[0].size, columns);
+      EXPECT_EQ(builder.cells()[0].column, 2 * columns);
+    } else {
+      EXPECT_EQ(status.code, kernels::StatusCode::kUnsupported);
+      EXPECT_EQ(status.message,
+                "A block has " + std::to_string(columns) +
+                    " columns, at most 32767 are supported.");
+    }
+  }
+}
+
+// Pairs of an eliminated block, and crossings of two wide ones, whose elements
+// are more than a packed matrix of int has.
+TEST(SchurPairsBuilder, CountsTheElementsOfWideBlocks) {
+  constexpr int kColumns = 1 << 14;
+  kernels::BlockFamilies e;
+  kernels::BlockFamilies f;
+  e.Add(6, 1);
+  f.Add(kColumns, 2);
+  kernels::SchurPairsBuilder builder(e, f, 1);
+  builder.AddRow(0, 0, {0, 0}, {{0, 0, 1, kColumns}, {0, 1, 2, kColumns}});
+  ASSERT_TRUE(builder.Build().ok());
+  EXPECT_EQ(builder.w_families().num_values(), int64_t{2} * 6 * kColumns);
+  EXPECT_EQ(builder.crossing_families().num_values(),
+            int64_t{kColumns} * kColumns);
 }
 
 }  // namespace

@@ -78,10 +78,16 @@ class LinearOperator {
   // all of them. *ranks outlives the operator.
   void SetRanks(RankSums<Machine>* ranks) { ranks_ = ranks; }
 
-  // v = E'E, u = F'F, packed, those of F over f_matrices(). Needs no Update.
-  kernels::Status UndampedBlocks(double* v, double* u) {
+  // v = E'E, u = F'F, packed, those of F over the families of f_matrices() of
+  // at most max_u_columns columns, which are in the first num_u values. Needs
+  // no Update.
+  kernels::Status UndampedBlocks(int max_u_columns,
+                                 int64_t num_u,
+                                 double* v,
+                                 double* u) {
     NormalBlocksRequest request;
     request.eliminate = false;
+    request.max_u_columns = max_u_columns;
     request.v = v;
     request.u = u;
     CERES_EXT_RETURN_IF_ERROR(SetSharedToZero(request));
@@ -90,7 +96,7 @@ class LinearOperator {
         CERES_EXT_RETURN_IF_ERROR((batch->*blocks)(request));
       }
     }
-    return SumOverRanks(blocks_.f_matrices().num_packed(), u);
+    return SumOverRanks(num_u, u);
   }
   const ProblemBlocks& blocks() const { return blocks_; }
   // Room for the packed matrices of E, which Update writes; null: none.
@@ -183,10 +189,12 @@ class LinearOperator {
       }
     }
     for (const auto& [i, family] : shared_f_matrices_) {
-      for (double* packed : {request.u, request.schur_diagonal}) {
-        CERES_EXT_RETURN_IF_ERROR(
-            set_zero(packed, family.packed_begin, family.num_packed()));
-      }
+      CERES_EXT_RETURN_IF_ERROR(
+          set_zero(family.size <= request.max_u_columns ? request.u : nullptr,
+                   family.packed_begin,
+                   family.num_packed()));
+      CERES_EXT_RETURN_IF_ERROR(set_zero(
+          request.schur_diagonal, family.packed_begin, family.num_packed()));
     }
     return {};
   }

@@ -11,6 +11,7 @@
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/preconditioner/preconditioner.h"
+#include "ceres_ext/solver/preconditioner/wide_blocks.h"
 #include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
@@ -133,6 +134,9 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
     // sizes read from memory.
     for (const kernels::BlockFamily& family : part->matrices()) {
       in_place &= family.size == 3 || family.size == 9 || family.size == 10;
+      if (family.num_blocks > 0 && WideBlocks<Machine>::IsWide(family.size)) {
+        CERES_EXT_RETURN_IF_ERROR(wide_.Reserve(family.size, this->machine_));
+      }
     }
     const int64_t num_packed = part->matrices().num_packed();
     CERES_EXT_RETURN_IF_ERROR(
@@ -178,6 +182,11 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
             family, Machine::kLayout, part->inverse.data());
         params.may_be_diagonal = true;
         params.first_breakdown = &part->breakdown.data()[i].first_block;
+        if constexpr (size == kernels::kDynamic) {
+          if (WideBlocks<Machine>::IsWide(family.size)) {
+            return wide_.Invert(params);
+          }
+        }
         return Run(params, this->machine_);
       }));
     }
@@ -251,6 +260,7 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   const bool of_schur_complement_;
   Part f_;
   Part e_;
+  WideBlocks<Machine> wide_;
 };
 
 }  // namespace ceres_ext::solver
