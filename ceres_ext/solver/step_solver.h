@@ -70,8 +70,8 @@ namespace ceres_ext::solver {
 // that are rank-deficient without damping (cuda_kernels/base/relative_pivot.h).
 struct DegenerateBlocks {
   int64_t count = 0;
-  // That of the smallest relative pivot, among equals the first in the order of
-  // the machine's blocks; of merged blocks of F the first.
+  // The block of the smallest relative pivot, among equals the first in the
+  // order of the machine's blocks; of merged blocks of F the first.
   int family = 0;
   int32_t block = 0;
   double relative_pivot = 1.0;
@@ -620,7 +620,7 @@ class StepSolver {
     return {};
   }
 
-  // Those of an exact step that is done.
+  // Adds the seconds of an exact step that is done.
   void AddSeconds(StepSummary* summary) {
     summary->normal_blocks_seconds +=
         machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
