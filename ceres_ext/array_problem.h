@@ -27,6 +27,8 @@
 //
 // Thread safety: const member functions may be called from any thread.
 // Concurrent solves need separate problems whose parameters do not overlap.
+// Evaluate and Covariance::Compute only read the problem and its arrays, so
+// that several threads may read one problem while no solve writes it.
 
 #ifndef CERES_EXT_ARRAY_PROBLEM_H_
 #define CERES_EXT_ARRAY_PROBLEM_H_

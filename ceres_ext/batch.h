@@ -30,7 +30,7 @@
 // place in it, or the number of threads. Device and host differ by rounding.
 //
 // Thread safety: batches that are solved at the same time must not share
-// parameters.
+// parameter blocks that vary in one of them, nor a `ceres::Problem`.
 
 #ifndef CERES_EXT_BATCH_H_
 #define CERES_EXT_BATCH_H_
@@ -111,9 +111,9 @@ struct ProblemSummary {
   // Seconds from the call to the result.
   double latency_in_seconds = 0.0;
 
-  // True if it was solved whole, as a window or a small dense problem;
-  // otherwise ceres_ext::Solve solved it, and path_reason is the reason. Both
-  // are false and empty if a StopFlag was set before it began.
+  // True if it was solved whole, as a window or as a small dense problem (a
+  // fit); otherwise ceres_ext::Solve solved it, and path_reason is the reason.
+  // Both are false and empty if a StopFlag was set before it began.
   bool is_window = false;
   std::string path_reason;
 
@@ -127,13 +127,14 @@ struct ProblemSummary {
 struct BatchSummary {
   std::vector<ProblemSummary> problems;
 
-  // Device for windows, such as "host, 16 threads" or "NVIDIA H200 (CUDA device
-  // 0)", and the reason if the host replaced a device. Empty if no problem
-  // could be a window.
+  // Device for windows and fits, such as "host, 16 threads" or "NVIDIA H200
+  // (CUDA device 0)", and the reason if the host replaced a device. Empty if no
+  // problem could be one.
   std::string device;
+  // Problems with is_window.
   int64_t num_windows = 0;
   // Seconds of the whole call. The next three are parts of it: reading the
-  // arrays into windows, solving windows (transfers included), and
+  // arrays into windows, solving windows and fits (transfers included), and
   // ceres_ext::Solve.
   double total_time_in_seconds = 0.0;
   double pack_time_in_seconds = 0.0;
@@ -162,8 +163,8 @@ struct BatchSummary {
 // Throws nothing.
 //
 // full_summaries, if not null, gets the summary of ceres_ext::Solve for each
-// problem. The summary of a window has no Summary::iterations, no times except
-// the total, and path PATH_FULL.
+// problem. The summary of a window or fit has no Summary::iterations, no times
+// except the total, and path PATH_FULL; path_reason and method say which it is.
 //
 // stop, if not null, outlives the call and ends it early. SolveBatch then
 // returns true, and each summary says how its problem ended.

@@ -136,9 +136,13 @@ struct CovarianceSummary {
   double blocks_time_in_seconds = 0.0;
 };
 
-// Thread safety: const member functions may be called from any thread. On the
-// same machine, the same input gives the same bits for any number of threads.
-// Throws nothing.
+// Thread safety: const member functions may be called from any thread while no
+// thread is in Compute of the same object. One call at a time may use a
+// ceres::Problem, in Compute, in a solve or in a function of Ceres, because
+// each call numbers the problem's blocks. Several threads may compute
+// covariances of one ArrayProblem at the same time, each with its own object,
+// while no solve writes the arrays. Determinism: on the same machine, the same
+// input gives the same bits for any number of threads. Throws nothing.
 class Covariance {
  public:
   explicit Covariance(const CovarianceOptions& options);
@@ -146,11 +150,13 @@ class Covariance {
   Covariance(Covariance&&) noexcept;
   Covariance& operator=(Covariance&&) noexcept;
 
-  // Computes the blocks of these pairs of parameter blocks. The problem is not
-  // changed. False, with a sentence in error(), if options are not valid, a
-  // block is unknown or has no residual block, directions are free
-  // (CovarianceGauge), a residual block cannot be evaluated, values are not
-  // finite, or memory runs out. Earlier results are lost in that case.
+  // Computes the blocks of these pairs of parameter blocks. The values,
+  // residual blocks and constant blocks of the problem stay as they are, but
+  // Ceres's numbers of its blocks are written (see thread safety above). False,
+  // with a sentence in error(), if options are not valid, a block is unknown or
+  // has no residual block, directions are free (CovarianceGauge), a residual
+  // block cannot be evaluated, values are not finite, or memory runs out.
+  // Earlier results are lost in that case.
   bool Compute(const std::vector<std::pair<const double*, const double*>>&
                    covariance_blocks,
                ceres::Problem* problem);

@@ -46,9 +46,13 @@ namespace ceres_ext {
 // Solves the problem as ceres::Solve does: it updates *problem's parameters,
 // and every field of *summary has Ceres's meaning.
 //
-// Thread safety: different problems may be solved concurrently. The options
-// hold for this call only. A ceres::Solve in a callback or on another thread
-// stays stock.
+// Thread safety: several threads may solve different problems at the same time.
+// One call at a time may use a ceres::Problem, also to evaluate it or for
+// covariances, because each call numbers the problem's blocks. Problems in use
+// at the same time may share parameter blocks that none of the calls writes,
+// and cost functions, losses and manifolds whose members may be called
+// concurrently. The options hold for this call only. A ceres::Solve in a
+// callback or on another thread stays stock.
 //
 // Determinism: on PATH_FULL the result is bit-identical from run to run and for
 // any number of threads, except with use_inner_iterations and no
@@ -128,6 +132,8 @@ struct EvaluateOptions {
 //
 // Returns false with a message in *error if options or arrays are not valid,
 // memory runs out, or a residual block cannot be evaluated. Throws nothing.
+// Thread safety: several threads may evaluate the same arrays at the same time,
+// while no solve writes them.
 bool Evaluate(const EvaluateOptions& options,
               const Options& ext_options,
               const ArrayProblem& problem,

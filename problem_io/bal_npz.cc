@@ -267,7 +267,8 @@ class NpzProblemReader {
     return CheckPieces(pieces, /*are_whole=*/true);
   }
 
-  // Those of the part, in the order of the file. point_index is that of all.
+  // Reads the observations of the part, in the order of the file. point_index
+  // is that of all.
   bool ReadObservations(const BalPart& part) {
     const BalArray<int32_t> points = std::move(problem_->point_index);
     problem_->camera_index.resize(part.num_observations);

@@ -109,7 +109,7 @@ struct Frame {
 
 // Everything is in the order of the files.
 struct Model {
-  // That of the files, and in which the model is written.
+  // Format of the files, and in which the model is written.
   ModelFormat format = MODEL_TEXT;
   std::vector<Camera> cameras;
   // Either both empty, or each image is in one frame.

@@ -484,8 +484,8 @@ class ModelReader {
   std::vector<int64_t> point_ids_;
 };
 
-// That of which all three files are there, the binary one first, or else of
-// which more are.
+// The format of which all three files exist, the binary one first; otherwise
+// the one of which more exist.
 ModelFormat FindFormat(const std::string& folder) {
   const auto count = [&folder](const char* suffix) {
     int num_files = 0;

@@ -94,7 +94,7 @@ class TextFieldReader {
   std::vector<char> buffer_;
   bool at_end_ = false;
   size_t next_ = 0;  // where the next line begins in buffer_
-  // What is left of this line.
+  // The rest of this line.
   const char* position_ = nullptr;
   const char* end_ = nullptr;
   int64_t line_ = 0;

@@ -86,7 +86,7 @@ struct NpyMember {
   std::string name;  // "points.npy"
   std::string dtype;
   std::vector<int64_t> shape;  // C order
-  // Where the values are; as many bytes as dtype and shape need.
+  // The place of the values; as many bytes as dtype and shape need.
   int64_t begin = 0;
   int64_t size = 0;
   // Bytes before the values, and of both.

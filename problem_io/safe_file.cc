@@ -34,7 +34,7 @@ constexpr int kMaxLinks = 40;
 // The length of a name in a folder, at most 255 bytes on all file systems.
 constexpr size_t kMaxNameInTemporary = 200;
 
-// Those of a model of COLMAP.
+// The files of a model of COLMAP.
 constexpr int kMaxFiles = 5;
 
 // The files that RemoveTemporaryFiles removes while the flag is set.

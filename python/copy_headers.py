@@ -3,7 +3,7 @@
 
 Copies the headers that cost functions of compile_cost_function need, as the
 compiler finds them in the folders ROOT, to OUTPUT under their names, with the
-digest of all. Those of the compiler and the C library are the user's.
+digest of all. The headers of the compiler and the C library are the user's.
 """
 
 import hashlib

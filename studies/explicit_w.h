@@ -29,7 +29,7 @@ struct ExplicitBlocksParams {
   kernels::BlockRef<Value, Source::Shape::kWSize, kLayout> w;
 };
 
-// Those of the normal blocks, which read the index and the Jacobian, and W.
+// The bytes of the normal blocks, which read the index and the Jacobian, and W.
 template <typename Source, kernels::BlockLayout kLayout>
 int64_t GetBytes(const ExplicitBlocksParams<Source, kLayout>& p) {
   return kernels::GetBytes(p.normal) +

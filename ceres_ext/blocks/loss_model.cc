@@ -13,6 +13,8 @@
 #include <typeinfo>
 #include <utility>
 
+#include "ceres_ext/base/loss_fault.h"
+
 namespace ceres_ext {
 
 using kernels::RobustLoss;
@@ -195,6 +197,35 @@ const ceres::LossFunction* FindChains(
   return nullptr;
 }
 
+Status CheckFactors(const std::vector<const ceres::LossFunction*>& loss,
+                    const std::vector<RobustLoss>& losses,
+                    const std::vector<uint8_t>& ids,
+                    const std::vector<double>& weights) {
+  const auto is_bad = [](double factor) { return !(factor >= 0.0); };
+  if (std::none_of(losses.begin(),
+                   losses.end(),
+                   [&](const RobustLoss& stage) {
+                     return stage.kind == RobustLossKind::kScale &&
+                            is_bad(stage.a);
+                   }) &&
+      std::none_of(weights.begin(), weights.end(), is_bad)) {
+    return {};
+  }
+  for (size_t k = 0; k < loss.size(); ++k) {
+    double factor = weights.empty() ? 1.0 : weights[k];
+    int32_t id = ids[k] == kernels::kNoLoss ? -1 : ids[k];
+    for (; id >= 0; id = losses[id].next) {
+      if (losses[id].kind == RobustLossKind::kScale) {
+        factor *= losses[id].a;
+      }
+    }
+    if (is_bad(factor)) {
+      return {StatusCode::kNumericalFailure, LossFactorFault(*loss[k], factor)};
+    }
+  }
+  return {};
+}
+
 const ceres::LossFunction* FindNotConcave(
     const std::vector<const ceres::LossFunction*>& losses,
     kernels::HostContext* context) {
@@ -227,11 +258,12 @@ const ceres::LossFunction* FindNotConcave(
 Status CallLosses(const ceres::LossFunction* const* losses,
                   int64_t n,
                   const double* squared_norms,
+                  bool corrects,
                   double* rho,
                   kernels::HostContext* context) {
   constexpr int64_t kRowsPerTask = 1 << 11;
   std::mutex mutex;
-  // The first row whose loss threw, and what.
+  // The first row whose loss threw, and what, or has no root.
   int64_t failed = n;
   std::string thrown;
   context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
@@ -246,9 +278,14 @@ Status CallLosses(const ceres::LossFunction* const* losses,
         // Ceres asks for none at residuals that aren't numbers.
         if (losses[k] != nullptr && !std::isnan(squared_norms[k])) {
           losses[k]->Evaluate(squared_norms[k], rho_k);
+          if (corrects && !kernels::LossCorrector::HasRoot(rho_k)) {
+            break;
+          }
         }
       }
-      return;
+      if (k == end) {
+        return;
+      }
     } catch (const std::bad_alloc&) {
       throw;  // It ends the solve.
     } catch (const std::exception& exception) {
@@ -262,10 +299,15 @@ Status CallLosses(const ceres::LossFunction* const* losses,
       thrown = what;
     }
   });
-  return failed == n ? Status()
-                     : Status(StatusCode::kNumericalFailure,
-                              "The loss function " + TypeName(*losses[failed]) +
-                                  " threw: " + thrown);
+  if (failed == n) {
+    return {};
+  }
+  return {
+      StatusCode::kNumericalFailure,
+      thrown.empty()
+          ? LossFault(*losses[failed], squared_norms[failed], rho + 3 * failed)
+          : "The loss function " + TypeName(*losses[failed]) +
+                " threw: " + thrown};
 }
 
 }  // namespace ceres_ext

@@ -51,11 +51,22 @@ const ceres::LossFunction* FindNotConcave(
     const std::vector<const ceres::LossFunction*>& losses,
     kernels::HostContext* context);
 
+// kNumericalFailure names the first loss, of the chains that FindChains has
+// made, whose factors (ceres::ScaledLoss) are negative or NaN as a product: no
+// residual can be corrected for it.
+kernels::Status CheckFactors(
+    const std::vector<const ceres::LossFunction*>& loss,
+    const std::vector<kernels::RobustLoss>& losses,
+    const std::vector<uint8_t>& ids,
+    const std::vector<double>& weights);
+
 // rho, rho' and rho'' of n rows at their squared norms, by the threads of
-// *context. kNumericalFailure names the first loss that throws.
+// *context. kNumericalFailure names the first loss that throws or, if residuals
+// are to be corrected for them, has no root of rho' (LossCorrector).
 kernels::Status CallLosses(const ceres::LossFunction* const* losses,
                            int64_t n,
                            const double* squared_norms,
+                           bool corrects,
                            double* rho,
                            kernels::HostContext* context);
 
@@ -83,6 +94,7 @@ class LossModel {
     }
     n_ = static_cast<int64_t>(loss.size());
     if (!calls_user()) {
+      factors_ = ceres_ext::CheckFactors(loss, losses, ids, weights);
       CERES_EXT_RETURN_IF_ERROR(machine->Upload(losses, &losses_));
       CERES_EXT_RETURN_IF_ERROR(machine->Upload(weights, &weights_));
       return machine->Upload(ids, &loss_id_);
@@ -112,6 +124,7 @@ class LossModel {
     host_context_ = host_context;
     machine_ = machine;
     n_ = n;
+    factors_ = ceres_ext::CheckFactors({&loss}, losses, ids, weights);
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(losses, &losses_));
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &loss_id_));
     // The first chain, by number 0.
@@ -149,12 +162,20 @@ class LossModel {
     return {losses_.data(), loss_id_.data(), rho_.data(), weights_.data()};
   }
 
+  // kNumericalFailure if residuals can't be corrected for the losses of Ceres.
+  const kernels::Status& CheckFactors() const { return factors_; }
+
   // With calls_user, before the view is read: calls all losses at these squared
-  // norms, one per row, which are in the machine's memory.
-  kernels::Status UpdateRho(const double* squared_norms) {
+  // norms, one per row, which are in the machine's memory. corrects: residuals
+  // are corrected for them.
+  kernels::Status UpdateRho(const double* squared_norms, bool corrects) {
     if constexpr (kIsHost<Machine>) {
-      return CallLosses(
-          host_losses_.data(), n_, squared_norms, rho_.data(), host_context_);
+      return CallLosses(host_losses_.data(),
+                        n_,
+                        squared_norms,
+                        corrects,
+                        rho_.data(),
+                        host_context_);
     } else {
       double* const s = static_cast<double*>(crossing_.get());
       double* const rho = s + std::min(n_, kChunk);
@@ -162,8 +183,8 @@ class LossModel {
         const int64_t n = std::min(kChunk, n_ - begin);
         CERES_EXT_RETURN_IF_ERROR(
             machine_->Download(n, squared_norms + begin, s));
-        CERES_EXT_RETURN_IF_ERROR(
-            CallLosses(host_losses_.data() + begin, n, s, rho, host_context_));
+        CERES_EXT_RETURN_IF_ERROR(CallLosses(
+            host_losses_.data() + begin, n, s, corrects, rho, host_context_));
         CERES_EXT_RETURN_IF_ERROR(
             machine_->Upload(3 * n, rho, rho_.data() + 3 * begin));
       }
@@ -194,6 +215,7 @@ class LossModel {
   Buffer<kernels::RobustLoss> losses_;
   Buffer<uint8_t> loss_id_;
   Buffer<double> weights_;
+  kernels::Status factors_;
   // If the host calls them: the first that requires it, all losses, and their
   // results.
   const ceres::LossFunction* host_loss_ = nullptr;

@@ -188,7 +188,7 @@ Status MachineProblem<Machine>::SetupIndex(
     return {};
   }
   if (structure->IsOneBatchOfObservations()) {
-    // Nobody else asks for a point by its number.
+    // No other batch asks for a point by its number.
     structure->e[0].Permute(std::move(point_order), host_context);
     return {};
   }

@@ -52,7 +52,9 @@ std::string ReadOne(const ceres::Problem& problem, ReadProblem* read) {
                                     : batchable->batch_model().kind;
     if (kind == BatchModelKind::kOther ||
         (read->kind != BatchModelKind::kOther && kind != read->kind)) {
-      return "windows have BAL reprojection errors of one kind alone";
+      return "a list of ceres::Problems supports windows and fits of BAL "
+             "reprojection errors of one kind alone; arrays (ProblemBatch) "
+             "support others";
     }
     read->kind = kind;
     double observed[2];

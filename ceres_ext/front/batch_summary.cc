@@ -19,7 +19,7 @@ std::string Format(const char* format, double a, double b) {
   return text;
 }
 
-// Returns Ceres's sentence for the end of a window.
+// Returns Ceres's sentence for the end of a window or fit.
 std::string MessageOf(const TrustRegion& region,
                       const TrustRegionOptions& options) {
   switch (region.end()) {
@@ -55,7 +55,7 @@ std::string MessageOf(const TrustRegion& region,
     case TrustRegionEnd::kEvaluation:
       break;
   }
-  return "The window was not solved.";
+  return "The problem was not solved.";
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ void Summarize(const TrustRegion& region,
 }
 
 ReducedSize::ReducedSize(const PackedWindow& window, const unsigned char* input)
-    : linear_solver_type(ceres::DENSE_SCHUR) {
+    : kind("window"), linear_solver_type(ceres::DENSE_SCHUR) {
   const WindowCounts& counts = window.record.counts;
   const WindowInput at(window.kind.camera_size,
                        counts,
@@ -106,7 +106,7 @@ ReducedSize::ReducedSize(const PackedWindow& window, const unsigned char* input)
 }
 
 ReducedSize::ReducedSize(const FitPiece& piece, int64_t i)
-    : linear_solver_type(ceres::DENSE_NORMAL_CHOLESKY) {
+    : kind("fit"), linear_solver_type(ceres::DENSE_NORMAL_CHOLESKY) {
   const FitBatch& fits = piece.fits();
   const FitRecord& record = piece.record(i);
   for (int s = 0; s < fits.num_slots(); ++s) {
@@ -154,9 +154,9 @@ void SummarizeInFull(const ProblemSummary& summary,
   full.num_residual_blocks_reduced = size.num_residual_blocks;
   full.num_residuals_reduced = size.num_residuals;
   full.path = PATH_FULL;
-  full.path_reason = "solved as a window of a batch";
+  full.path_reason = std::string("solved as a ") + size.kind + " of a batch";
   full.device = device;
-  full.method = "window, exact steps (double)";
+  full.method = std::string(size.kind) + ", exact steps (double)";
 }
 
 double BatchSummary::LatencyPercentile(double percent) const {
@@ -183,15 +183,17 @@ std::string BatchSummary::BriefReport() const {
     num_usable += problem.IsSolutionUsable() ? 1 : 0;
   }
   report << problems.size() << " problems, " << num_usable
-         << " with a usable solution, " << num_windows << " solved as windows";
+         << " with a usable solution, " << num_windows
+         << " solved as windows or fits";
   if (!device.empty()) {
     report << " on " << device;
   }
   report << "; " << total_time_in_seconds << " s, " << problems_per_second()
          << " problems a second, latency p50 " << LatencyPercentile(50.0)
          << " s, p99 " << LatencyPercentile(99.0) << " s (packing "
-         << pack_time_in_seconds << " s, windows " << window_time_in_seconds
-         << " s, others " << other_time_in_seconds << " s)";
+         << pack_time_in_seconds << " s, windows and fits "
+         << window_time_in_seconds << " s, others " << other_time_in_seconds
+         << " s)";
   return report.str();
 }
 

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Writes summaries of windows as Ceres's loop would.
+// Writes summaries of windows and fits as Ceres's loop would.
 
 #ifndef CERES_EXT_FRONT_BATCH_SUMMARY_H_
 #define CERES_EXT_FRONT_BATCH_SUMMARY_H_
@@ -16,7 +16,7 @@
 
 namespace ceres_ext {
 
-// Summarizes a window that has ended, with Ceres's sentences.
+// Summarizes a window or fit that has ended, with Ceres's sentences.
 void Summarize(const TrustRegion& region,
                const TrustRegionOptions& options,
                double fixed_cost,
@@ -29,6 +29,7 @@ struct ReducedSize {
   // Problem i, which is a fit.
   ReducedSize(const FitPiece& piece, int64_t i);
 
+  const char* kind;  // "window" or "fit"
   int num_parameter_blocks = 0;
   int num_parameters = 0;
   int num_effective_parameters = 0;
@@ -37,8 +38,8 @@ struct ReducedSize {
   ceres::LinearSolverType linear_solver_type;
 };
 
-// Sets the members of *full_summary that a window has; of the sizes only the
-// reduced ones.
+// Sets the members of *full_summary that a window or fit has; of the sizes only
+// the reduced ones.
 void SummarizeInFull(const ProblemSummary& summary,
                      const ReducedSize& size,
                      const ceres::Solver::Options& options,

@@ -213,7 +213,7 @@ class SessionEvaluation {
 
   const EvaluateOptions options_;
   KeptMachines* const kept_;
-  // That of no solve: nothing is written to the arrays.
+  // A summary that no solve has filled: nothing is written to the arrays.
   const ceres::Solver::Summary ignored_;
   ArrayImport arrays_;
   PlanRequest request_;

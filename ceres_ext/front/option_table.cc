@@ -29,7 +29,7 @@ ValueNames Names(ForcingSequenceType) {
 }
 ValueNames Names(SchurFactorizationType) { return {"AUTO", "DENSE", "SPARSE"}; }
 ValueNames Names(FallbackType) { return {"TO_CERES", "REFUSE"}; }
-// But for AS_GIVEN and AUTO these are Ceres's own.
+// Except AS_GIVEN and AUTO these are Ceres's own.
 ValueNames Names(LinearSolverChoice) {
   return {"AS_GIVEN", "ITERATIVE_SCHUR", "CGNR", "AUTO"};
 }

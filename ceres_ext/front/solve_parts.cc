@@ -19,7 +19,7 @@
 namespace ceres_ext {
 namespace {
 
-// That of all ranks: how many, and the worst.
+// Adds the blocks of a rank to those of all: how many, and the worst.
 void Merge(const DegenerateBlocks& of_rank, DegenerateBlocks* all) {
   const int64_t count = all->count + of_rank.count;
   if (of_rank.count > 0 && (all->count == 0 || of_rank.worst_relative_pivot <

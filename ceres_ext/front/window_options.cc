@@ -23,7 +23,7 @@ std::string WhyNoWindows(const ceres::Solver::Options& options,
     return "the linear solver is iterative";
   }
   if (ext_options.precision != PRECISION_DOUBLE) {
-    return "windows are solved in double precision";
+    return "windows and fits are solved in double precision";
   }
   if (options.use_nonmonotonic_steps) {
     return "use_nonmonotonic_steps is true";

@@ -764,7 +764,7 @@ std::unique_ptr<WindowSolver> WindowSolver::Create(
     }
     reason = WhyNoWindows(options, ext_options);
     if (!reason.empty()) {
-      failure.Set("no window is solved with these options: " + reason);
+      failure.Set("windows and fits do not support these options: " + reason);
       return false;
     }
     auto impl = std::make_unique<Impl>(options, ext_options, capacity);

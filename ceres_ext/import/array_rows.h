@@ -67,7 +67,7 @@ class ArrayRows final : public ProblemRows {
   // The blocks marked come before the others from then on, both in the order of
   // the arrays. is_first: by index so far; empty if none is.
   void Order(const std::vector<uint8_t>& is_first);
-  // Those of this parameter array do.
+  // The blocks of this parameter array come first.
   void OrderFirst(int array);
   // The parameter array that has most of all blocks that vary, of at most
   // max_size columns each, if no residual block names two of it; -1 if there is

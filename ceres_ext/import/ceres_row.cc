@@ -10,8 +10,34 @@
 
 #include "ceres/parameter_block.h"
 #include "ceres/residual_block.h"
+#include "ceres_ext/base/loss_fault.h"
+#include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
+namespace {
+
+// A loss that has a root of rho'; if it has none, s itself and a sentence in
+// *fault.
+class LossWithRoot final : public ceres::LossFunction {
+ public:
+  LossWithRoot(const ceres::LossFunction* loss, std::string* fault)
+      : loss_(loss), fault_(fault) {}
+  void Evaluate(double s, double* rho) const final {
+    loss_->Evaluate(s, rho);
+    if (!kernels::LossCorrector::HasRoot(rho)) {
+      *fault_ = LossFault(*loss_, s, rho);
+      rho[0] = s;
+      rho[1] = 1.0;
+      rho[2] = 0.0;
+    }
+  }
+
+ private:
+  const ceres::LossFunction* loss_;
+  std::string* fault_;
+};
+
+}  // namespace
 
 struct CeresRow::ParameterBlocks {
   std::vector<ceres::internal::ParameterBlock> blocks;
@@ -118,14 +144,21 @@ bool CeresRow::Evaluate(const ceres::CostFunction& cost_function,
   if (loss.weight != nullptr) {
     scaled.emplace(loss.loss, *loss.weight, ceres::DO_NOT_TAKE_OWNERSHIP);
   }
+  const ceres::LossFunction* const whole =
+      scaled.has_value() ? &*scaled : loss.loss;
+  loss_fault_.clear();
+  const LossWithRoot with_root(whole, &loss_fault_);
+  const bool corrects =
+      whole != nullptr && (residuals != nullptr || jacobians != nullptr);
   const ceres::internal::ResidualBlock residual_block(
       by_tangents ? &by_tangents_ : &cost_function,
-      scaled.has_value() ? &*scaled : loss.loss,
+      corrects ? &with_root : whole,
       pointers,
       /*index=*/0);
   scratch_.resize(residual_block.NumResiduals());
   return residual_block.Evaluate(
-      apply_loss, cost, residuals, jacobians, scratch_.data());
+             apply_loss, cost, residuals, jacobians, scratch_.data()) &&
+         loss_fault_.empty();
 }
 
 }  // namespace ceres_ext

@@ -8,6 +8,7 @@
 #define CERES_EXT_IMPORT_CERES_ROW_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "ceres/cost_function.h"
@@ -33,13 +34,17 @@ class CeresRow {
            int size,
            int tangent_size,
            const double* plus_jacobian);
-  // As ResidualBlock::Evaluate; scratch is the object's own.
+  // As ResidualBlock::Evaluate; scratch is the object's own. Also false, with a
+  // sentence in loss_fault(), if residuals or Jacobian can't be corrected for
+  // the loss, where Ceres ends the process or yields NaN.
   bool Evaluate(const ceres::CostFunction& cost_function,
                 const LossOfRow& loss,
                 bool apply_loss,
                 double* cost,
                 double* residuals,
                 double** jacobians);
+  // The fault of the loss in the last Evaluate; empty if there is none.
+  const std::string& loss_fault() const { return loss_fault_; }
 
  private:
   // A cost function differentiated by tangents: a block of it is as large as
@@ -72,6 +77,7 @@ class CeresRow {
   TangentCostFunction by_tangents_{this};
   std::unique_ptr<ParameterBlocks> parameter_blocks_;
   std::vector<double> scratch_;
+  std::string loss_fault_;
 };
 
 }  // namespace ceres_ext

@@ -138,7 +138,7 @@ class UniformReader {
   Row row_;  // all but the blocks
 };
 
-// Those of the uniform rows that can be read so.
+// The readers of the uniform rows that a reader supports.
 std::vector<UniformReader> MakeReaders(
     const ProblemRows& problem,
     const std::vector<uint8_t>& is_eliminated,
@@ -159,7 +159,7 @@ std::vector<UniformReader> MakeReaders(
   return readers;
 }
 
-// That of the most rows that have views; null: there is none.
+// The reader of the most rows that have views; null: there is none.
 const UniformReader* MostViews(const std::vector<UniformReader>& readers) {
   const UniformReader* most = nullptr;
   for (const UniformReader& reader : readers) {
@@ -207,7 +207,7 @@ class FoundViews {
   const std::vector<Row>& rows() const { return rows_; }
 
  private:
-  // That of the row, or the free one that it would have: open addressing with
+  // The row's slot, or the free one that it would have: open addressing with
   // linear probing.
   int32_t* SlotOf(const Row& row) {
     size_t i = row.Hash();

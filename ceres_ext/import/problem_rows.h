@@ -2,8 +2,8 @@
 //
 // The problem that a solve is of, as import and set-up read it: its residual
 // blocks (*rows*), each with a parameter block that varies, and the parameter
-// blocks. Those of Ceres's reduced Program are objects (program_rows.h), those
-// of a problem of arrays are not (array_rows.h).
+// blocks. Ceres's reduced Program has an object for each (program_rows.h), a
+// problem of arrays has none (array_rows.h).
 
 #ifndef CERES_EXT_IMPORT_PROBLEM_ROWS_H_
 #define CERES_EXT_IMPORT_PROBLEM_ROWS_H_
@@ -46,7 +46,7 @@ struct VaryingBlock {
 
 struct LossOfRow {
   const ceres::LossFunction* loss = nullptr;  // null: none
-  // What rho is multiplied by, as by ceres::ScaledLoss; null: by 1.
+  // Factor of rho, as of ceres::ScaledLoss; null: 1.
   const double* weight = nullptr;
 
   double Weight() const { return weight == nullptr ? 1.0 : *weight; }

@@ -91,7 +91,7 @@ class MachineFacts {
 };
 
 struct SolvePlan {
-  // That of the request, or DENSE_SCHUR by LINEAR_SOLVER_AUTO.
+  // The type of the request, or DENSE_SCHUR by LINEAR_SOLVER_AUTO.
   ceres::LinearSolverType linear_solver_type = ceres::ITERATIVE_SCHUR;
   bool on_device = false;
   // The reason against a device, a clause; empty if no device was requested.

@@ -147,9 +147,10 @@ Status HostEvaluation::Evaluate(int64_t begin,
                                 const PlaceOf& values_of,
                                 int e_values) {
   std::mutex mutex;
-  // The first row that failed, and what it threw.
+  // The first row that failed, and what it threw or the fault of its loss.
   int64_t failed = end;
   std::string thrown;
+  std::string loss_fault;
   context_->ParallelFor(
       end - begin, kRowsPerTask, [&](int64_t first, int64_t last) {
         std::vector<double*> jacobians;
@@ -184,6 +185,7 @@ Status HostEvaluation::Evaluate(int64_t begin,
             if (k < failed) {
               failed = k;
               thrown = what;
+              loss_fault = what.empty() ? evaluation.loss_fault() : "";
             }
             return;
           }
@@ -195,9 +197,12 @@ Status HostEvaluation::Evaluate(int64_t begin,
     return {};
   }
   return {StatusCode::kNumericalFailure,
-          "The cost function of residual block " +
+          (loss_fault.empty() ? "The cost function of residual block "
+                              : loss_fault + " This is residual block ") +
               std::to_string(problem_->Number(rows_[failed])) +
-              (thrown.empty() ? " can't be evaluated." : " threw: " + thrown)};
+              (!loss_fault.empty() ? "."
+               : thrown.empty()    ? " can't be evaluated."
+                                   : " threw: " + thrown)};
 }
 
 double HostEvaluation::cost() const {

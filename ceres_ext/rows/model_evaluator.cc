@@ -429,13 +429,18 @@ Status ModelEvaluator<Machine>::Evaluate(const RowBatch& wanted,
                                          bool jacobian) {
   batch_.state = wanted.state;
   batch_.apply_loss = wanted.apply_loss && !loss_.empty();
+  const bool corrects =
+      batch_.apply_loss && (jacobian || wanted.residuals != nullptr);
+  if (corrects) {
+    CERES_EXT_RETURN_IF_ERROR(loss_.CheckFactors());
+  }
   if (batch_.apply_loss && loss_.calls_user()) {
     RowBatch norms = batch_;
     norms.apply_loss = false;
     norms.squared_norms = squared_norms_.data();
     norms.residuals = nullptr;
     CERES_EXT_RETURN_IF_ERROR(Run(norms, /*jacobian=*/false));
-    CERES_EXT_RETURN_IF_ERROR(loss_.UpdateRho(squared_norms_.data()));
+    CERES_EXT_RETURN_IF_ERROR(loss_.UpdateRho(squared_norms_.data(), corrects));
   }
   batch_.loss = loss_.ref();
   batch_.residuals = wanted.residuals;
@@ -472,6 +477,7 @@ Status ModelEvaluator<Machine>::Read(double* cost) {
              ? Status()
              : Status(StatusCode::kNumericalFailure,
                       "The cost function " + type_ +
+                          (batch_.apply_loss ? ", or its loss function," : "") +
                           " can't be evaluated, or is not finite, for " +
                           std::to_string(sums.num_not_finite) + " of its " +
                           std::to_string(batch_.num_rows) +

@@ -79,6 +79,9 @@ class ObservationEvaluator final : public BatchEvaluator {
         state_model_.Update(request.state, want_jacobian));
     CERES_EXT_RETURN_IF_ERROR(PrepareCameras(want_jacobian));
     const bool apply_loss = request.apply_loss && !loss_model_.empty();
+    if (apply_loss && (want_jacobian || request.residuals != nullptr)) {
+      CERES_EXT_RETURN_IF_ERROR(loss_model_.CheckFactors());
+    }
     double* const all_residuals = request.residuals != nullptr
                                       ? request.residuals
                                       : request.scratch_residuals;
@@ -197,8 +200,9 @@ class ObservationEvaluator final : public BatchEvaluator {
                       : Status();
   }
 
-  // The losses of these residuals, if the host calls them.
-  Status CallLosses(const double* residuals) {
+  // Calls the losses of these residuals, if the host does. corrects: residuals
+  // are corrected for them.
+  Status CallLosses(const double* residuals, bool corrects) {
     if (!loss_model_.calls_user()) {
       return {};
     }
@@ -208,7 +212,7 @@ class ObservationEvaluator final : public BatchEvaluator {
                                     residuals,
                                     squared_norms_.data()},
         machine_));
-    return loss_model_.UpdateRho(squared_norms_.data());
+    return loss_model_.UpdateRho(squared_norms_.data(), corrects);
   }
 
   // Sets the cost to 1/2 sum rho, and corrects residuals and blocks where they
@@ -217,7 +221,7 @@ class ObservationEvaluator final : public BatchEvaluator {
       const kernels::LossCorrection<T, Shape, Machine::kLayout>& correction,
       bool correct_residuals,
       double* residuals) {
-    CERES_EXT_RETURN_IF_ERROR(CallLosses(residuals));
+    CERES_EXT_RETURN_IF_ERROR(CallLosses(residuals, correct_residuals));
     kernels::CorrectForLossParams<T, Shape, Machine::kLayout> params;
     params.n = observations_->index().num_observations;
     params.loss = loss_model_.ref();
@@ -286,7 +290,7 @@ class ObservationEvaluator final : public BatchEvaluator {
       kernels::ScaleRowsForLossParams<T> params;
       params.n = n;
       if (apply_loss) {
-        CERES_EXT_RETURN_IF_ERROR(CallLosses(residuals));
+        CERES_EXT_RETURN_IF_ERROR(CallLosses(residuals, /*corrects=*/true));
         params.loss = loss_model_.ref();
       }
       params.residuals = residuals;

@@ -379,7 +379,7 @@ class RecomputedObservationJacobian final
   // scaled, once per state in Ceres's loop, so that float rounds it once.
   Buffer<kernels::CameraState<T>> camera_states_;
   Buffer<double> camera_maps_;
-  // Amid the cameras of the first state.
+  // In the middle of the cameras of the first state.
   Buffer<double> origin_;
   bool has_origin_ = false;
   Buffer<T> points_;

@@ -21,8 +21,9 @@ struct Idle {
   std::vector<std::unique_ptr<KeptMachines>> machines;
 };
 
-// Those of this process: a fork leaves threads, locks and devices behind. Never
-// destroyed: threads may solve, and CUDA may be gone, when the process ends.
+// The idle machines of this process: a fork leaves threads, locks and devices
+// behind. Never destroyed: threads may solve, and CUDA may be gone, when the
+// process ends.
 Idle& idle() {
   static std::atomic<Idle*> last{nullptr};
   Idle* known = last;

@@ -27,9 +27,9 @@ class BorrowedMachines {
   static constexpr int kMostIdle = 4;
   static constexpr int64_t kMostIdleBytes = int64_t{64} << 20;
 
-  // Those of the options' device given back last; new ones where none are idle,
-  // and in a process that was forked. With a limit of memory none stay idle: it
-  // is the process's.
+  // Borrows the machines of the options' device that were given back last, or
+  // new ones if none are idle or the process was forked. With a limit of memory
+  // none stay idle: it is the process's.
   explicit BorrowedMachines(const Options& options);
   // Returns them, except devices with a memory limit or with a caller's stream,
   // and at most kMostIdleBytes of memory.

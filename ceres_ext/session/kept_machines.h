@@ -147,14 +147,14 @@ class KeptMachines {
     other_devices_.clear();
     device_.reset();
   }
-  // Nobody uses them for a while: the index goes, a device that is not alive,
-  // works on a stream of the caller's or has a limit of memory, and of its
-  // memory all but max_bytes.
+  // Frees what idle machines do not keep: the index, a device that is not
+  // alive, works on a stream of the caller's or has a limit of memory, and of
+  // its memory all but max_bytes.
   void Rest(int64_t max_bytes);
   // True if there may be a next session.
   bool is_for_several = false;
 
-  // That of the device; kNoDevice: there is none.
+  // The number of the device; kNoDevice: there is none.
   static constexpr int kNoDevice = -1;
   int device_number() const {
     return device_ == nullptr ? kNoDevice : device_->options.cuda_device;

@@ -50,7 +50,7 @@ struct ExplicitSchurRequest {
   const double* v_inverse = nullptr;
   const double* schur_diagonal = nullptr;
   const double* f_diagonal = nullptr;  // D_f; null: zero
-  // Whether the Jacobian is that of the Write before, if there was none between
+  // True if the Jacobian is that of the Write before, if there was none between
   // them (Forget).
   bool is_same_linearization = false;
 };
@@ -536,7 +536,7 @@ class ExplicitSchur {
   int64_t stride_ = 0;                      // of a dense S
   SchurContribution* writer_ = nullptr;     // the first that writes; null: none
   std::vector<SchurContribution*> listed_;  // the others
-  // Of a writer with blocks of its own (SchurContribution::ListOwnBlocks).
+  // The blocks that a writer has to itself (SchurContribution::ListOwnBlocks).
   kernels::BlockFamilies own_families_;
   std::vector<int32_t> own_columns_;
   std::unique_ptr<kernels::SchurPairsBuilder> builder_;  // until Setup
@@ -557,7 +557,7 @@ class ExplicitSchur {
   Buffer<double> y_;  // W Vi
   Buffer<double> crossings_;
   bool is_written_ = false;  // w_ and crossings_ are of the Jacobian
-  // Of SetupAllPairs.
+  // Filled by SetupAllPairs.
   RowPairs row_pairs_;
   std::unique_ptr<kernels::SchurPairsBuilder> all_pairs_builder_;
   std::vector<std::unique_ptr<kernels::PairIndex<Machine>>> writer_pairs_;

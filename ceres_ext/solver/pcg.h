@@ -34,7 +34,7 @@ struct PcgVectors {
   double* p = nullptr;
   double* r = nullptr;
   double* z = nullptr;  // also q
-  // Whether x holds what PCG starts from; else it starts from zero.
+  // True if PCG starts from x; otherwise it starts from zero.
   bool x_is_given = false;
   // The operator meets other ranks on the host.
   bool waits_for_ranks = false;

@@ -35,7 +35,7 @@ struct RowSample {
   std::vector<int64_t> row_begin;  // of each point in row, and the end
   std::vector<int32_t> row;        // the place in the index
   std::vector<int32_t> camera;     // of each row
-  // Of each camera per_camera points, their places in `point`; -1 if it has
+  // The places in `point` of per_camera points of each camera; -1 if it has
   // fewer rows.
   int32_t per_camera = 0;
   std::vector<int32_t> of_camera;

@@ -71,8 +71,8 @@ namespace ceres_ext::solver {
 // of those of at most kernels::kMaxJudgedColumns columns.
 struct DegenerateBlocks {
   int64_t count = 0;
-  // That of the smallest relative pivot, among equals the first in the order of
-  // the machine's blocks; of merged blocks of F the first.
+  // The block of the smallest relative pivot, among equals the first in the
+  // order of the machine's blocks; of merged blocks of F the first.
   int family = 0;
   int32_t block = 0;
   double relative_pivot = 1.0;
@@ -622,7 +622,7 @@ class StepSolver {
     return {};
   }
 
-  // Those of an exact step that is done.
+  // Adds the seconds of an exact step that is done.
   void AddSeconds(StepSummary* summary) {
     summary->normal_blocks_seconds +=
         machine_->SecondsBetweenMarks(kBegin, kBlocksDone);

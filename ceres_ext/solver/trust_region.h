@@ -209,7 +209,7 @@ class TrustRegion {
     return num_unsuccessful_steps_;
   }
   CERES_EXT_HOST_DEVICE double radius() const { return radius_; }
-  // Norm of x.
+  // At the start or at the last accepted step.
   CERES_EXT_HOST_DEVICE double cost() const { return cost_; }
   // -1 where the start can't be evaluated. Ceres's final cost is the least that
   // any iteration has seen, rejected ones included.

@@ -131,8 +131,8 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
     BundlePlugin* plugin_;
   };
 
-  // Takes the place of the callbacks of the user, which rank 0 calls, and of
-  // the limit of time, which rank 0 watches: all ranks end with its decision.
+  // Replaces the user's callbacks, which rank 0 calls, and the limit of time,
+  // which rank 0 watches: all ranks end with its decision.
   class RankWatch final : public ceres::IterationCallback {
    public:
     explicit RankWatch(BundlePlugin* plugin) : plugin_(plugin) {}

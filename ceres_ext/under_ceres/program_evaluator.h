@@ -36,7 +36,7 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
         jacobian_(std::make_unique<ProgramJacobian<Machine>>(
             session->linearization(), session->machine(), failure)) {}
 
-  // That of the session; null when asked a second time.
+  // Returns the session's Jacobian; null when asked a second time.
   std::unique_ptr<ceres::internal::SparseMatrix> CreateJacobian() const final {
     return std::move(jacobian_);
   }

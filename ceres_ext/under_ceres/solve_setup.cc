@@ -94,9 +94,12 @@ bool SolveSetup::TakeChosen(PreprocessedProblem* pp, bool* is_done) {
       why = WhyCeres(*pp);
     }
     if (why.empty() ? TakeInAnyOrder(pp) : Decline(why)) {
-      // By LINEAR_SOLVER_AUTO it may be another one.
-      choice_ = LinearSolverName(pp->options) + " was chosen in place of " +
-                LinearSolverName(given) + "; ";
+      // By LINEAR_SOLVER_AUTO it may be another one, or the given one.
+      const std::string used = LinearSolverName(pp->options);
+      choice_ = used == LinearSolverName(given)
+                    ? "linear_solver = auto chose " + used + " as given; "
+                    : used + " was chosen in place of " +
+                          LinearSolverName(given) + "; ";
       return true;
     }
   }

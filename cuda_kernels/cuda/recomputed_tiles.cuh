@@ -440,8 +440,8 @@ __device__ void RecomputedLongTile(const RecomputedTileParams<T>& p,
 
 // Row c of `rows` = sum of the 9-vectors of the segments of tile camera c,
 // those from first[c] up to first[c + 1], of which first_segment = first[0] is
-// at `vectors`. A warp sums 32 cameras. Nobody else reads their vectors, so it
-// puts the sums in that place before it writes them out side by side. Order:
+// at `vectors`. A warp sums 32 cameras. No other warp reads their vectors, so
+// it puts the sums in that place before it writes them out side by side. Order:
 // that of the segments. Every thread of the block calls it; it begins with a
 // barrier.
 template <typename T>

@@ -25,7 +25,7 @@ class CudaPeerSum;
 // One rank's end. One thread at a time uses it.
 class CudaCommunicator {
  public:
-  // That of the communicator, which keeps it for later calls; it is made where
+  // Gets the one that the communicator keeps for later calls; it is made if
   // there is none, or none for this device. All ranks call this, and all get
   // the same status. kUnsupported: the devices can't use each other's memory,
   // and a rank has no NCCL, or NCCL can't connect them, for example because two

@@ -113,7 +113,7 @@ class LaunchBuffer {
   Record record_;
 };
 
-// That of this thread's scope; null: launches are not buffered.
+// The buffer of this thread's scope; null: launches are not buffered.
 LaunchBuffer* CurrentLaunchBuffer();
 // Before a call that queues on the stream of this thread's scope by itself.
 Status FlushLaunches();

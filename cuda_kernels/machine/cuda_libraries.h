@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Shared libraries that a process loads where it first needs them, so that none
-// of them is linked. Those of CUDA and their functions: cuda_libraries.cuh.
+// of them is linked. The libraries of CUDA and their functions are in
+// cuda_libraries.cuh.
 //
 //   std::vector<void*> functions;
 //   Status status = OpenSharedLibrary({"cuSOLVER", 12, "cusolverGetProperty",

@@ -32,7 +32,7 @@ struct PeerWindow {
   uint64_t num_sums[kMaxBlocks];
   // By rank and block: the sum for which that rank's values are there.
   uint64_t arrived[kMaxRanks][kMaxBlocks];
-  // Those of this sum, and of the last one, which others may still read.
+  // Values of this sum, and of the last one, which others may still read.
   double values[2][kMaxValues];
 };
 

@@ -15,8 +15,8 @@ namespace {
 
 // Threads per block of the kernels of a thread or a warp a row.
 constexpr int kCheckBlock = 256;
-// Those of the sums of a vector, which one block takes, and of a dense product:
-// a warp for each of the warps' rows.
+// Threads of the block that sums a vector, and of the blocks of a dense
+// product: a warp for each of the warps' rows.
 constexpr int kWideBlock = 1024;
 static_assert(kWideBlock == kWarpSize * kWarpSize, "warps are lanes");
 

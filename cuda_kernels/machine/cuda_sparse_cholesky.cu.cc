@@ -146,7 +146,7 @@ class CudaSparseCholesky::Handles {
   cudssMatrix_t b = nullptr;
   const double* values = nullptr;  // of a
   bool has_info = false;           // of a factorisation that has failed
-  // What stands for x and b in an analysis; b where Solve's is x.
+  // Replaces x and b in an analysis; b if Solve's is x.
   DeviceBuffer<double> rhs;
   DeviceBuffer<unsigned long long> first_not_finite;  // NOLINT: as atomicMin
   CudaSolutionCheck check;

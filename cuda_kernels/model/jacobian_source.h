@@ -139,7 +139,7 @@ struct RecomputedJacobian {
   }
 };
 
-// Those of a device: X(T, C) and X(T, C, true).
+// The recomputed Jacobians of a device: X(T, C) and X(T, C, true).
 #define CERES_EXT_FOR_EACH_RECOMPUTED(X) \
   X(double, 9)                           \
   X(double, 10)                          \

@@ -101,7 +101,7 @@ class MergedBlocksBuilder {
   BlockFamilies f_;
   std::vector<int32_t> first_block_;  // of each family, among all blocks
   std::vector<int32_t> class_of_;     // each block
-  // Of each class, its blocks, and the class that those of the row go to.
+  // For each class, its blocks, and the class that those of the row go to.
   std::vector<int32_t> size_;
   std::vector<int32_t> split_;
   std::vector<int32_t> unused_;       // classes

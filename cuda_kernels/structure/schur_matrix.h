@@ -36,11 +36,11 @@ struct SchurUnknownsRef {
   int32_t num_unknowns = 0;  // n
   // The unknown that each value of a vector of F is; -1: none.
   const int32_t* id = nullptr;
-  // Those of block c are begin[c] .. begin[c + 1] - 1.
+  // Block c has the unknowns begin[c] .. begin[c + 1] - 1.
   const int32_t* begin = nullptr;
   // The reverse of id: the place of unknown u in vectors of F.
   const int64_t* column = nullptr;  // n
-  // Those of the blocks that are meant are family_begin .. family_end - 1.
+  // The blocks that are meant have the unknowns family_begin .. family_end - 1.
   int32_t family_begin = 0;
   int32_t family_end = 0;
 };
@@ -351,9 +351,9 @@ class SchurCsr {
 // A block of the full symmetric S, in the row of another one.
 struct SchurRowBlock {
   int32_t column = 0;  // the block of F
-  // Of the block as it is stored, (i, column) or, above the diagonal, its
-  // transpose (column, i): the place of its first column behind the begin of
-  // each of its rows.
+  // The place of the first column behind the begin of each row, of the block as
+  // it is stored: (i, column) or, above the diagonal, its transpose (column,
+  // i).
   int32_t offset = 0;
 };
 

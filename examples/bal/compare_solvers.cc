@@ -253,7 +253,7 @@ class Runner {
           (WTERMSIG(status) == SIGKILL ? ", as where memory runs out" : "");
     } else if (WEXITSTATUS(status) == EXIT_USABLE_SOLUTION &&
                !run->report.is_null()) {
-      // Nobody is to solve in another's name.
+      // A solver must not count for the result of another.
       const bool is_other = run->solver.rfind("ceres_ext:", 0) == 0 &&
                             run->report.at("ceres_ext").at("path") != "FULL";
       run->ending = is_other ? RUN_FAILED : RUN_SOLVED;

@@ -68,7 +68,7 @@ class ProblemPlan {
 
   const std::vector<Group>& groups() const { return groups_; }
   const std::vector<Point>& points() const { return points_; }
-  // Those of the images, then those of the frames.
+  // Poses of the images, then those of the frames.
   const std::vector<Pose>& poses() const { return poses_; }
   const std::vector<Sensor>& sensors() const { return sensors_; }
   const std::vector<Camera>& cameras() const { return cameras_; }

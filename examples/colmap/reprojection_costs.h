@@ -49,7 +49,7 @@ ceres::CostFunction* MakeCostFunction(const void* functor) {
   }
 }
 
-// Those of one camera model, compiled in one place since each type takes a
+// The makers of one camera model, compiled in one place since each type takes a
 // second.
 struct ReprojectionCostMakers {
   CostMaker one_block;     // ReprojectionCosts::OneBlock, of an Error

@@ -436,7 +436,8 @@ void AddSummaries(nb::module_* module) {
               "Seconds from the call to the result.")
       .def_ro("is_window",
               &ProblemSummary::is_window,
-              "True if it was solved as a window; otherwise see path_reason.")
+              "True if it was solved as a window or fit; otherwise see "
+              "path_reason.")
       .def_ro("path_reason", &ProblemSummary::path_reason)
       .def("is_solution_usable",
            &ProblemSummary::IsSolutionUsable,
@@ -450,7 +451,7 @@ void AddSummaries(nb::module_* module) {
               "One ProblemSummary per problem.")
       .def_ro("device",
               &BatchSummary::device,
-              "Device for windows; empty if no problem could be one.")
+              "Device for windows and fits; empty if no problem could be one.")
       .def_ro("num_windows", &BatchSummary::num_windows)
       .def_ro("total_time_in_seconds", &BatchSummary::total_time_in_seconds)
       .def_ro("pack_time_in_seconds", &BatchSummary::pack_time_in_seconds)

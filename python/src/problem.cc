@@ -272,7 +272,8 @@ void AddManifolds(nb::module_* module) {
   nb::class_<BalCameraManifold, ceres::Manifold>(
       *module,
       "BalCameraManifold",
-      "That of a camera of 10 values: a quaternion w, x, y, z of length 1, and "
+      "The manifold of a camera of 10 values: a quaternion w, x, y, z of "
+      "length 1, and "
       "6 values that vary on their own.")
       .def(nb::init<>());
 

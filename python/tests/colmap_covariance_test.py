@@ -91,7 +91,8 @@ def test_as_pycolmap(model, tmp_path):
         assert numpy.abs((block - other) / numpy.outer(sigma, sigma)).max() < 1e-5
         num_compared += 1
     assert num_compared >= len(ours["images"]) - 2
-    # Those of pycolmap are conditional: all else is held, which leaves less.
+    # The covariances of pycolmap are conditional: all else is held, which leaves
+    # less.
     for i, block in zip(ours["points_id"], ours["points"], strict=True):
         other = theirs.get_point_cov(int(i))
         more = numpy.linalg.eigvalsh(block - other)

@@ -341,8 +341,8 @@ def test_camera_models_in_rigs(name):
     params = random_params(name, numpy.random.default_rng(2))
     values = {"camera_model": name, "params": params, "num_points3D": 60}
     ours, other = synthetic(**values), synthetic(**values)
-    # Those of FULL_OPENCV and EUCM lie in a valley, where pycolmap ends after 100
-    # iterations.
+    # Parameters of FULL_OPENCV and EUCM lie in a valley, where pycolmap ends
+    # after 100 iterations.
     summary = colmap.bundle_adjustment(ours, max_num_iterations=300, **QUIET)
     assert_as_good(summary, theirs(other))
 

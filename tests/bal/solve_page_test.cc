@@ -256,7 +256,7 @@ TEST_F(SolvePageTest, ProblemsOfAnyShape) {
   }
 }
 
-// Nobody downloads a map of a million points: here 60,000 of them.
+// A page with a million points would be too large to download: here 60,000.
 TEST_F(SolvePageTest, StaysSmall) {
   const std::string input = File("large.txt");
   ASSERT_EQ(Execute(BAL_GENERATE,

@@ -195,7 +195,8 @@ class AllLosses : public Losses {
               kernels::SquaredNormsParams{n, 2, r.data(), squared_norms.data()},
               machine_.get())
               .ok());
-      ASSERT_TRUE(model.UpdateRho(squared_norms.data()).ok());
+      ASSERT_TRUE(
+          model.UpdateRho(squared_norms.data(), /*corrects=*/true).ok());
     }
     kernels::CorrectForLossParams<double, Shape, kLayout> params;
     params.n = n;
@@ -358,7 +359,8 @@ class LossesInOrder : public OnMachine {
     const Buffer<double> s = Upload(squared_norms);
     // The second overwrites the first.
     for (int round = 0; round < 2; ++round) {
-      const kernels::Status status = model.UpdateRho(s.data());
+      const kernels::Status status =
+          model.UpdateRho(s.data(), /*corrects=*/false);
       ASSERT_TRUE(status.ok()) << status.message;
       const std::vector<double> values =
           Download(static_cast<int64_t>(3 * losses.size()), model.ref().rho);
@@ -369,10 +371,11 @@ class LossesInOrder : public OnMachine {
     }
   }
   kernels::Status Fail(const std::vector<const ceres::LossFunction*>& losses,
-                       const std::vector<double>& squared_norms) {
+                       const std::vector<double>& squared_norms,
+                       bool corrects = false) {
     LossModel<TestMachine> model;
     EXPECT_TRUE(model.Setup(losses, &host_context_, machine_.get()).ok());
-    return model.UpdateRho(Upload(squared_norms).data());
+    return model.UpdateRho(Upload(squared_norms).data(), corrects);
   }
 };
 
@@ -471,6 +474,67 @@ TEST_F(LossesInOrder, ThatThrowEndInAStatus) {
                 " threw: something that is not a std::exception");
   fragile.fault = Fragile::kNone;
   Update(losses, s, &rho);
+}
+
+// Products of factors below zero or NaN, as stages and as weights; the first
+// row's loss is named.
+TEST_F(LossesInOrder, WithNegativeFactors) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const ceres::HuberLoss huber(1.0);
+  const auto scale = [](const ceres::LossFunction* loss, double factor) {
+    return std::make_unique<ceres::ScaledLoss>(
+        loss, factor, ceres::DO_NOT_TAKE_OWNERSHIP);
+  };
+  const auto check = [&](std::vector<const ceres::LossFunction*> losses,
+                         const char* factor) {
+    LossModel<TestMachine> model;
+    ASSERT_TRUE(
+        model.Setup(std::move(losses), &host_context_, machine_.get()).ok());
+    ASSERT_FALSE(model.calls_user());
+    EXPECT_EQ(model.CheckFactors().ok(), factor == nullptr);
+    if (factor != nullptr) {
+      EXPECT_EQ(model.CheckFactors().message,
+                std::string("The loss function ceres::ScaledLoss has the "
+                            "factor ") +
+                    factor + "; expected 0 or more.");
+    }
+  };
+  const auto negative = scale(&huber, -3.0);
+  const auto positive = scale(negative.get(), -2.0);
+  const auto zero = scale(&huber, 0.0);
+  const auto unknown = scale(nullptr, nan);
+  check({nullptr, &huber, zero.get(), positive.get()}, nullptr);
+  check({nullptr, zero.get(), negative.get(), unknown.get()}, "-3");
+  check({&huber, unknown.get()}, "nan");
+  // Too many chains: weights.
+  std::vector<std::unique_ptr<ceres::ScaledLoss>> many;
+  std::vector<const ceres::LossFunction*> rows;
+  for (int i = 0; i < 600; ++i) {
+    many.push_back(scale(&huber, 1.0 + i));
+    rows.push_back(many.back().get());
+  }
+  check(rows, nullptr);
+  many[400] = scale(&huber, -7.0);
+  rows[400] = many[400].get();
+  check(rows, "-7");
+}
+
+// If residuals are to be corrected, a user-defined loss must have a root of
+// rho'; the first row is named.
+TEST_F(LossesInOrder, WithoutARoot) {
+  Fragile fragile;
+  fragile.from = 5.0;
+  fragile.fault = Fragile::kNaNSlope;
+  std::vector<const ceres::LossFunction*> losses(5000, &fragile);
+  std::vector<double> s(5000, 1.0);
+  EXPECT_TRUE(Fail(losses, s, /*corrects=*/true).ok());
+  s[4999] = 7.0;
+  s[4000] = 6.0;
+  EXPECT_TRUE(Fail(losses, s, /*corrects=*/false).ok());
+  EXPECT_EQ(Fail(losses, s, /*corrects=*/true).message,
+            "The loss function ceres_ext::(anonymous namespace)::Fragile has "
+            "rho' = nan and rho'' = 0 at |r|^2 = 6; expected rho' >= 0, and "
+            "rho' > 0 if rho'' > 0.");
 }
 
 TEST_F(LossesInOrder, NaNStaysNaN) {

@@ -167,7 +167,7 @@ TEST_F(ColmapAdjusterTest, FlagsSayWhatIsRefined) {
     EXPECT_EQ(changed(4), c.extra);
     EXPECT_EQ(changed(7), c.extra);
   }
-  // In the place of the input.
+  // The output replaces the input.
   ASSERT_EQ(Adjust(Paths("output", "output")).code, 0);
 }
 
@@ -245,7 +245,7 @@ TEST_F(ColmapAdjusterTest, FarModelsEndWhereNearOnesDo) {
   for (Image& image : far.images) {
     MoveOrigin<EigenQuaternion>(back, image.pose);
   }
-  // Nobody sees it.
+  // A point that no image sees.
   far.points.push_back({12345, {1.25, -2.1, 3.7}, 0.5, {4, 5, 6}, 0, 0});
   std::string error;
   ASSERT_TRUE(WriteModel(Path("far"), far, &error)) << error;

@@ -322,6 +322,25 @@ TEST(ChosenSolver, WhatIsGivenAlreadyIsNotNamed) {
   EXPECT_THAT(result.summary.path_reason, Not(HasSubstr("chosen")));
 }
 
+// AUTO may choose the solver that the program has.
+TEST(ChosenSolver, AutoNamesOneSolverOnce) {
+  for (const auto given : {ceres::DENSE_SCHUR, ceres::SPARSE_SCHUR}) {
+    const Result result =
+        SolveModified(Chosen(LINEAR_SOLVER_AUTO, PRECONDITIONER_AS_GIVEN),
+                      Derivatives::kAnalytic,
+                      [given](auto*, auto*, ceres::Solver::Options* options) {
+                        options->linear_solver_type = given;
+                      });
+    ASSERT_EQ(result.summary.path, PATH_FULL) << result.summary.path_reason;
+    ASSERT_EQ(result.summary.linear_solver_type_used, ceres::DENSE_SCHUR);
+    EXPECT_THAT(
+        result.summary.path_reason,
+        HasSubstr(given == ceres::DENSE_SCHUR
+                      ? "linear_solver = auto chose DENSE_SCHUR as given; "
+                      : "DENSE_SCHUR was chosen in place of SPARSE_SCHUR; "));
+  }
+}
+
 struct Line {
   template <typename T>
   bool operator()(const T* x, T* residual) const {

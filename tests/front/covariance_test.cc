@@ -16,19 +16,24 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "Eigen/Core"
 #include "Eigen/Dense"
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
 #include "ceres/normal_prior.h"
 #include "ceres/parameter_block.h"
 #include "ceres/problem_impl.h"
+#include "ceres/product_manifold.h"
 #include "ceres/program.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/batch.h"
+#include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/front/bal_test_problem.h"
 #include "tests/front/bits.h"
@@ -632,6 +637,50 @@ ArrayProblem ArraysOf(BalTestProblem* bal,
        {point_array, bal->point_id.data()}},
       loss);
   return arrays;
+}
+
+// Arrays are only read: covariances and evaluations of several threads at once
+// have the bits of one alone. TSan sees it.
+TEST_P(OnDevices, SeveralThreadsReadOneArrayProblem) {
+  constexpr int kThreads = 4;
+  BalTestProblem bal = MakeBalTestProblem(7, 60, 4, 9, 3);
+  auto loss = std::make_unique<ceres::HuberLoss>(2.0);
+  std::vector<uint8_t> is_constant(7, 0);
+  is_constant[0] = is_constant[1] = 1;
+  const ArrayProblem arrays = ArraysOf(&bal, is_constant, loss.get());
+  const std::vector<const double*> blocks = {bal.camera(2), bal.point(3)};
+  EvaluateOptions evaluate_options;
+  Options ext_options;
+  ext_options.device = options_.ext.device;
+  std::vector<double> values[kThreads];
+  std::vector<std::thread> threads;
+  for (std::vector<double>& of_thread : values) {
+    threads.emplace_back([&] {
+      Covariance covariance(options_);
+      std::vector<double> gradient;
+      std::string error;
+      of_thread.resize(12 * 12);
+      EXPECT_TRUE(covariance.Compute(blocks, arrays)) << covariance.error();
+      EXPECT_TRUE(covariance.GetCovarianceMatrix(blocks, of_thread.data()));
+      double cost = 0.0;
+      EXPECT_TRUE(Evaluate(evaluate_options,
+                           ext_options,
+                           arrays,
+                           &cost,
+                           nullptr,
+                           &gradient,
+                           &error))
+          << error;
+      of_thread.push_back(cost);
+      of_thread.insert(of_thread.end(), gradient.begin(), gradient.end());
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::vector<double>& of_thread : values) {
+    EXPECT_EQ(HashOfBits(of_thread), HashOfBits(values[0]));
+  }
 }
 
 TEST_P(OnDevices, ArraysAsProblem) {

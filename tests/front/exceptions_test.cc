@@ -4,17 +4,22 @@
 // FAILURE and the exception's text in its message and unchanged parameters, or
 // continues with a smaller step.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/evaluation_callback.h"
 #include "ceres/iteration_callback.h"
 #include "ceres/loss_function.h"
 #include "ceres/sized_cost_function.h"
+#include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/solve.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -26,6 +31,7 @@ namespace ceres_ext {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Throws in call num_calls, and from then on.
 class Fuse {
@@ -199,6 +205,76 @@ TEST_P(Exceptions, OfACostFunction) {
   }
 }
 
+// rho' = -1 up to s = 1, then 1 with rho'' > 0.
+class FallingLoss final : public ceres::LossFunction {
+ public:
+  void Evaluate(double s, double* rho) const final {
+    const bool falls = s <= 1.0;
+    rho[0] = falls ? -s : s - 2.0;
+    rho[1] = falls ? -1.0 : 1.0;
+    rho[2] = falls ? 0.0 : 1e-3;
+  }
+};
+
+// One row of each kind that this library or Ceres evaluates. With Huber's loss
+// inside rho'' > 0, for which Ceres ends the process.
+TEST_P(Exceptions, OfALossNameTheLoss) {
+  using Error = AutodiffReprojection<3>;
+  using ModelCost = DeviceAutoDiffCostFunction<Error, 2, 9, 3>;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  struct Loss {
+    double factor;
+    ceres::LossFunction* inner;
+    const char* found;
+  };
+  for (int kind = 0; kind < 3; ++kind) {
+    const Loss losses[] = {
+        {-1.0, nullptr, "ceres::ScaledLoss has the factor -1;"},
+        {-2.0,
+         new ceres::HuberLoss(0.01),
+         "ceres::ScaledLoss has the factor -2;"},
+        {nan, nullptr, "ceres::ScaledLoss has the factor nan;"},
+        {1.0, new FallingLoss, "FallingLoss has rho' = -1 and rho'' = 0 at"}};
+    for (const Loss& loss : losses) {
+      SCOPED_TRACE(std::string(loss.found) + " " + std::to_string(kind));
+      bal_ = start_;
+      auto problem = BuildProblem(&bal_, Derivatives::kAnalytic);
+      // The residual of the row is (0.1, 0).
+      const double* const blocks[] = {bal_.camera(0), bal_.point(0)};
+      double r[2];
+      BalReprojectionError(0.0, 0.0).Evaluate(blocks, r, nullptr);
+      const double u = r[0] - 0.1;
+      const double v = r[1];
+      ceres::CostFunction* const cost_function =
+          kind == 0   ? CreateBalReprojectionError(u, v)
+          : kind == 1 ? new ModelCost(Error{u, v})
+                      : static_cast<ceres::CostFunction*>(
+                            new ceres::AutoDiffCostFunction<Error, 2, 9, 3>(
+                                new Error{u, v}));
+      problem->AddResidualBlock(
+          cost_function,
+          loss.factor == 1.0
+              ? loss.inner
+              : new ceres::ScaledLoss(
+                    loss.inner, loss.factor, ceres::TAKE_OWNERSHIP),
+          bal_.camera(0),
+          bal_.point(0));
+      Summary summary;
+      Solve(options_, ext_options_, problem.get(), &summary);
+      EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+      EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+      EXPECT_THAT(summary.message,
+                  kind == 2 && loss.factor != 1.0
+                      ? HasSubstr("The loss function ceres::ScaledLoss has "
+                                  "rho' = ")
+                      : HasSubstr(loss.found));
+      EXPECT_THAT(summary.message, Not(HasSubstr("cost function")));
+      EXPECT_EQ(bal_.cameras, start_.cameras);
+      EXPECT_EQ(bal_.points, start_.points);
+    }
+  }
+}
+
 // On whichever thread of Ceres's.
 TEST_P(Exceptions, OfACostFunctionOfStockCeres) {
   for (int num_calls = 1; num_calls < 6; ++num_calls) {
@@ -293,7 +369,7 @@ TEST(OptionsThatEndCeres, AreRefused) {
        "Solver::Options::linear_solver_ordering has no parameter block that "
        "varies; expected all of the problem's"},
       {[](ceres::Solver::Options* o) {
-         // In the place of a block, so that the number is right.
+         // Replaces a block, so that the number is right.
          auto& ordering = *o->linear_solver_ordering;
          ordering.Remove(*ordering.group_to_elements().at(0).begin());
          ordering.AddElementToGroup(&other, 0);

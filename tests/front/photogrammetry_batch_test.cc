@@ -66,7 +66,7 @@ void ExpectBatchesAgree(const Case& c) {
   rows.num_rows = kNumRows;
   rows.blocks = blocks.data();
   rows.state = state.data();
-  rows.constants = constants.data();  // Those of all rows.
+  rows.constants = constants.data();  // of all rows
   rows.constant_word = 1;
   rows.value_begin = value_begin.data();
   std::vector<double> residuals[2];

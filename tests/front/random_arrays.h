@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "tests/front/any_problem_functors.h"
@@ -313,7 +315,7 @@ class RandomArrays {
         AddInParts(residuals);
         return;
       }
-      case 6: {  // Those of a model, made of other constants.
+      case 6: {  // Cost functions of a model, made of others.
         std::vector<double> negated = nine.observations;
         for (double& value : negated) {
           value = -value;

@@ -21,6 +21,7 @@
 #include "batch_cases.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
+#include "ceres/normal_prior.h"
 #include "ceres/problem.h"
 #include "ceres/product_manifold.h"
 #include "ceres/solver.h"
@@ -608,6 +609,10 @@ TEST(SolveBatch, SolvesAListOfProblems) {
     EXPECT_EQ(all.num_residual_blocks_reduced,
               ceres.num_residual_blocks_reduced);
     EXPECT_EQ(all.num_residuals_reduced, ceres.num_residuals_reduced);
+    if (one.is_window) {
+      EXPECT_EQ(all.path_reason, "solved as a window of a batch");
+      EXPECT_EQ(all.method, "window, exact steps (double)");
+    }
     EXPECT_FALSE(all.path_reason.empty());
     EXPECT_FALSE(all.FullReport().empty());
   }
@@ -619,6 +624,31 @@ TEST(SolveBatch, SolvesAListOfProblems) {
     }
     return most;
   }());
+}
+
+// A list has windows of BAL, and says so: arrays have windows of poses too.
+TEST(SolveBatch, AListSaysWhichWindowsItHas) {
+  Case one = MakeCase(5, 50, 4, 9, 600);
+  const auto problem = MakeProblem(&one, nullptr);
+  problem->AddResidualBlock(
+      new ceres::NormalPrior(ceres::Matrix::Identity(3, 3),
+                             ceres::Vector::Zero(3)),
+      nullptr,
+      one.problem.point(0));
+  BatchSummary summary;
+  std::string error;
+  ASSERT_TRUE(SolveBatch(SomeOptions(),
+                         OnMachine(),
+                         std::vector<ceres::Problem*>{problem.get()},
+                         &summary,
+                         &error))
+      << error;
+  EXPECT_FALSE(summary.problems[0].is_window);
+  EXPECT_EQ(summary.problems[0].path_reason,
+            "a list of ceres::Problems supports windows and fits of BAL "
+            "reprojection errors of one kind alone; arrays (ProblemBatch) "
+            "support others");
+  EXPECT_EQ(summary.num_windows, 0);
 }
 
 void ExpectUnbegun(const ProblemSummary& problem) {

@@ -228,6 +228,8 @@ void ExpectAsCeres(std::vector<typename Fits<Cost>::OneFit> ones,
         ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
     EXPECT_LE(ours.final_cost,
               ceres.final_cost * (1.0 + 1e-6) + 1e-12 * ceres.initial_cost);
+    EXPECT_EQ(full[i].path_reason, "solved as a fit of a batch");
+    EXPECT_EQ(full[i].method, "fit, exact steps (double)");
     EXPECT_EQ(full[i].num_parameters_reduced, ceres.num_parameters_reduced);
     EXPECT_EQ(full[i].num_effective_parameters_reduced,
               ceres.num_effective_parameters_reduced);

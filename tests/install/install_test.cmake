@@ -14,8 +14,9 @@ file(RENAME "${WORK_DIR}/installed" "${WORK_DIR}/moved")
 file(GLOB_RECURSE headers RELATIVE "${WORK_DIR}/moved/include"
      "${WORK_DIR}/moved/include/*")
 foreach(header IN LISTS headers)
-  # Those of solver and cuda_kernels: a list in cmake/CeresExtInstall.cmake,
-  # which tests/layers holds against what public headers include.
+  # The headers of solver and cuda_kernels are a list in
+  # cmake/CeresExtInstall.cmake, which tests/layers compares with the includes of
+  # public headers.
   if(NOT
      header
      MATCHES

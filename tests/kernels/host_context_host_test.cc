@@ -227,7 +227,7 @@ TEST_P(HostContextTest, WakesNobodyForAShortCall) {
     call(2 * num_threads, 0);
   } while (num_by_others > 0 && ++num_calls < 100);
   EXPECT_TRUE(num_calls < 100 || num_threads > NumUsableProcessors());
-  // Nobody knows of the first that it takes long.
+  // The first call can't know that it takes long.
   call(2 * num_threads, 20);
   call(2 * num_threads, 20);
   EXPECT_GE(num_by_others, num_threads - 1);

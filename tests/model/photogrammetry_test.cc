@@ -394,7 +394,7 @@ Evaluation EvaluateWritten(const Error& error,
   return found;
 }
 
-// Those of what derives from a functor are not the functor's.
+// The derivatives of a functor are not those of a functor derived from it.
 using PinholeError = ReprojectionError<PinholeCamera, Quaternion>;
 static_assert(internal::HasDerivatives<PinholeError>());
 static_assert(!internal::HasDerivatives<WeightedError<PinholeError>>());

@@ -102,7 +102,7 @@ TEST_F(SolvePlanTest, TakesTheHostWhereItIsAskedForOrFaster) {
   facts_.why_host = "it is small";
   EXPECT_FALSE(Plan().on_device);
   EXPECT_EQ(Plan().why_host, "it is small");
-  // Nobody asks who is faster where the host must solve.
+  // If the host must solve, the faster machine is not asked for.
   facts_.num_asked_for_host = 0;
   request_.why_host = "the device failed: it is hot";
   EXPECT_EQ(Plan().why_host, "the device failed: it is hot");

@@ -179,7 +179,7 @@ class Problem {
 
   int64_t num_e() const { return blocks.e.num_values(); }
   int64_t num_f() const { return blocks.f.num_values(); }
-  // Those of a view, one of the numbers that the library is compiled for.
+  // Columns of a view, one of the numbers that the library is compiled for.
   int view_columns = 9;
   int Uniform(int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random_);

@@ -260,7 +260,7 @@ class SchurComplement : public LinearOperator<Machine> {
   }
 
   Buffer<double> v_inverse_;  // (E'E + D_e^2)^-1
-  // Of shared families.
+  // For shared families.
   Buffer<double> e_gradient_;  // E'b
   Buffer<double> sum_;
   Buffer<double> motion_;

@@ -333,7 +333,7 @@ struct Window {
 struct WindowScratch {
   static constexpr int kRecord = 15;  // candidate 3, scale 3, L 6, L^-1 g 3
   static constexpr int kItem = 4;     // model, cost, |x|^2 and |step|^2
-  // Of a prior: residual, Jacobians of two cameras, cost, and the first two
+  // A prior has its residual, Jacobians of two cameras, cost, and the first two
   // items of a step.
   static constexpr int kPrior = 6 + 2 * 36 + 1 + 2;
   // Each pose of a marginal prior has its difference, and the derivative of the
