@@ -17,6 +17,7 @@
 #include "cuda_kernels/machine/cuda_process.h"
 #include "cuda_kernels/machine/cuda_sparse_cholesky.h"
 #include "cuda_kernels/machine/host_processors.h"
+#include "glog/logging.h"
 
 namespace ceres_ext {
 namespace {
@@ -275,6 +276,13 @@ CoarseCost EstimateCoarseCost(const SolveWork& work,
 std::string WhyHost(const SolveWork& work, const DeviceState& state) {
   const double host = EstimateHostSeconds(work);
   const double device = EstimateDeviceSeconds(work, state);
+  // Read by scripts/everyday.
+  VLOG(1) << "device = AUTO: host " << host << " s, device " << device << " s"
+          << (state.has_context ? "" : " with its start") << " for "
+          << work.num_values << " values, " << work.num_host_values
+          << " of Ceres, " << work.num_factorized_columns
+          << " factorized columns, " << work.num_coupling_products
+          << " products, " << work.num_threads << " threads";
   if (device < host) {
     return "";
   }
