@@ -409,6 +409,39 @@ TEST(ExactStepOptions, AutoIsTheFaster) {
   EXPECT_EQ(method(SCHUR_FACTORIZATION_AUTO), dense);
 }
 
+#ifndef CERES_EXT_EMULATED
+// On the host too, with any number of columns: a ring of cameras against
+// couplings of as many between any cameras.
+TEST(ExactStepOptions, AutoIsTheFasterOnTheHost) {
+  constexpr int kNumCameras = 200;
+  BalTestProblem start = MakeBalTestProblem(kNumCameras, 1200, 2, 9);
+  const auto solve = [&](SchurFactorizationType type) {
+    Case solved(Kind::kObservations, 1, start);
+    solved.options.linear_solver_type = ceres::DENSE_SCHUR;
+    solved.options.max_num_iterations = 2;
+    solved.ext_options.schur_factorization = type;
+    Summary summary = SolveOnHost(&solved);
+    EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    return summary;
+  };
+  const Summary ring = solve(SCHUR_FACTORIZATION_AUTO);
+  EXPECT_NE(ring.method.find(" sparse matrix (n = 1800,"), std::string::npos)
+      << ring.method;
+  const Summary dense = solve(SCHUR_FACTORIZATION_DENSE);
+  EXPECT_NE(dense.method.find(" dense matrix (n = 1800,"), std::string::npos)
+      << dense.method;
+  EXPECT_NEAR(ring.final_cost, dense.final_cost, 1e-9 * dense.final_cost);
+  std::mt19937 random(1);
+  for (size_t k = 1; k < start.camera_id.size(); k += 2) {
+    const int other = static_cast<int>(random() % (kNumCameras - 1));
+    start.camera_id[k] = (start.camera_id[k - 1] + 1 + other) % kNumCameras;
+  }
+  const Summary filled = solve(SCHUR_FACTORIZATION_AUTO);
+  EXPECT_NE(filled.method.find(" dense matrix (n = 1800,"), std::string::npos)
+      << filled.method;
+}
+#endif
+
 // A factor of float of a sparse matrix is refused by name.
 TEST(ExactStepOptions, MixedPrecisionIsDense) {
   SKIP_WITHOUT_DEVICE();

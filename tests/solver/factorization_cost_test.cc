@@ -1,13 +1,15 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The expected times of factorisations against those measured on an H200
-// (docs/measurements/study_exact_tuning.md).
+// (docs/measurements/study_exact_tuning.md) and on a host.
 
 #include "ceres_ext/solver/cholesky/factorization_cost.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iterator>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -116,6 +118,131 @@ TEST(FactorizationCost, SlowDoubleIsForSparse) {
   // An unknown ratio is taken for the best.
   EXPECT_EQ(DenseFactorizationSeconds(4392, 0),
             DenseFactorizationSeconds(4392, kRatio));
+}
+
+// The lower triangle of the cells that are set, each of size x size values.
+class Pattern {
+ public:
+  Pattern(int64_t num_blocks,
+          int64_t size,
+          const std::function<bool(int64_t, int64_t)>& is_set) {
+    for (int64_t row = 0; row < num_blocks * size; ++row) {
+      for (int64_t column = 0; column <= row; ++column) {
+        if (is_set(row / size, column / size)) {
+          column_.push_back(static_cast<int32_t>(column));
+        }
+      }
+      row_begin_.push_back(static_cast<int64_t>(column_.size()));
+    }
+  }
+  kernels::LowerCsr csr() const {
+    return {static_cast<int64_t>(row_begin_.size()) - 1,
+            row_begin_.back(),
+            row_begin_.data(),
+            column_.data()};
+  }
+
+ private:
+  std::vector<int64_t> row_begin_ = {0};
+  std::vector<int32_t> column_;
+};
+
+constexpr double kNever = 1e300;
+
+// Products of tiles of a dense factorisation, by hand.
+TEST(HostFactorizationCost, CountsTilesThatAreNotZero) {
+  constexpr int64_t kTile = 64;
+  const auto products = [](int64_t num_tiles, const auto& is_set) {
+    const Pattern pattern(num_tiles, kTile, [&](int64_t i, int64_t j) {
+      return i == j || is_set(i, j);
+    });
+    const auto n = static_cast<double>(kTile * num_tiles);
+    return (HostDenseSeconds(pattern.csr(), kNever) -
+            kHostSecondsPerDenseValue * n * n) /
+           HostSecondsPerTileProduct(kTile * num_tiles);
+  };
+  EXPECT_NEAR(products(4, [](int64_t, int64_t) { return false; }), 0.0, 1e-9);
+  // Panels with 3, 2 and 1 tiles below the diagonal.
+  EXPECT_NEAR(products(4, [](int64_t, int64_t) { return true; }), 10.0, 1e-9);
+  EXPECT_NEAR(
+      products(4, [](int64_t i, int64_t j) { return i == j + 1; }), 3.0, 1e-9);
+  // An arrow fills nothing where it comes last, and all where it comes first.
+  EXPECT_NEAR(
+      products(5, [](int64_t i, int64_t) { return i == 4; }), 4.0, 1e-9);
+  EXPECT_NEAR(
+      products(5, [](int64_t, int64_t j) { return j == 0; }), 20.0, 1e-9);
+}
+
+// It ends early where it is known that it takes too long.
+TEST(HostFactorizationCost, EndsEarly) {
+  const Pattern pattern(300, 6, [](int64_t, int64_t) { return true; });
+  const double all = HostDenseSeconds(pattern.csr(), kNever);
+  const double enough = 0.5 * all;
+  const double early = HostDenseSeconds(pattern.csr(), enough);
+  EXPECT_GE(early, enough);
+  EXPECT_LT(early, all);
+}
+
+// Matrices of blocks of 3 in milliseconds of one thread: what the factor has by
+// approximate minimum degree, dense with its zeros, and by SuiteSparse.
+struct Measured {
+  int64_t n;
+  FactorSize size;
+  double products;  // of tiles
+  double dense;
+  double sparse;
+};
+constexpr Measured kMeasured[] = {
+    {600, {5.37e3, 4.82e4}, 9, 0.549, 0.08},     // band2
+    {600, {5.37e3, 4.82e4}, 165, 2.16, 0.078},   // shuffled band2
+    {999, {2.66e4, 7.16e5}, 15, 1.33, 0.639},    // band8
+    {999, {2.67e4, 7.17e5}, 680, 9.25, 0.637},   // shuffled band8
+    {999, {1.05e5, 2.37e7}, 680, 9.21, 9.27},    // random2
+    {999, {3.79e5, 2e8}, 680, 9.22, 65.8},       // random20
+    {972, {4e4, 2.04e6}, 15, 1.21, 1.36},        // grid
+    {999, {8.19e4, 8.43e6}, 43, 1.64, 4.64},     // local
+    {1890, {1.72e5, 1.58e7}, 85, 8.8, 12.4},     // band30
+    {1890, {1.69e5, 4.61e7}, 4285, 67.1, 18.6},  // random1
+    {1890, {3.48e5, 1.57e8}, 4411, 68.6, 62},    // random2
+    {1890, {7.8e5, 5.76e8}, 4495, 74, 202},      // random6
+    {1890, {4.51e4, 1.08e6}, 85, 6.33, 1.07},    // arrow
+    {1875, {1.01e5, 7.71e6}, 85, 6.11, 3.82},    // grid
+    {3000, {2.7e4, 2.43e5}, 16950, 273, 0.379},  // shuffled band2
+    {3000, {2.75e5, 2.54e7}, 136, 18.5, 16.1},   // band30
+    {3000, {3.9e5, 1.77e8}, 16324, 309, 62.5},   // random1
+    {3000, {1.83e6, 2.12e9}, 17250, 330, 739},   // random6
+};
+
+// At most a fifth more than the better, and both within a factor of two.
+TEST(HostFactorizationCost, ChoosesTheBetter) {
+  int num_sparse = 0;
+  for (const Measured& of : kMeasured) {
+    const auto n = static_cast<double>(of.n);
+    const double dense = 1e3 * (kHostSecondsPerDenseValue * n * n +
+                                HostSecondsPerTileProduct(of.n) * of.products);
+    const double sparse = 1e3 * HostSparseSeconds(of.size);
+    EXPECT_GT(dense, 0.5 * of.dense) << of.n << ", " << of.size.num_values;
+    EXPECT_LT(dense, 2.0 * of.dense) << of.n << ", " << of.size.num_values;
+    EXPECT_GT(sparse, 0.5 * of.sparse) << of.n << ", " << of.size.num_values;
+    EXPECT_LT(sparse, 2.0 * of.sparse) << of.n << ", " << of.size.num_values;
+    const bool is_sparse = sparse < dense;
+    num_sparse += is_sparse ? 1 : 0;
+    EXPECT_LE(is_sparse ? of.sparse : of.dense,
+              1.2 * std::min(of.sparse, of.dense))
+        << of.n << ", " << of.size.num_values;
+  }
+  EXPECT_GE(num_sparse, 5);
+  EXPECT_LE(num_sparse, static_cast<int>(std::size(kMeasured)) - 5);
+}
+
+// The pattern of a full matrix, and of one of few columns, is not listed.
+TEST(HostFactorizationCost, FullAndSmallAreDense) {
+  EXPECT_FALSE(SparseMayBeFasterOnHost(0, 0));
+  EXPECT_FALSE(SparseMayBeFasterOnHost(6, 21));
+  EXPECT_FALSE(SparseMayBeFasterOnHost(100, 500));
+  EXPECT_FALSE(SparseMayBeFasterOnHost(1890, 1890 * 945));
+  EXPECT_FALSE(SparseMayBeFasterOnHost(20000, 200000000));
+  EXPECT_TRUE(SparseMayBeFasterOnHost(1890, 33000));
 }
 
 }  // namespace

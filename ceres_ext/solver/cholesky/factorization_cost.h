@@ -1,14 +1,20 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// About how long a factorisation of S and a solve with it take on a device: for
-// a choice between a dense one and a sparse one, and between device and host.
-// Fitted to an H200 (docs/measurements/study_exact.md), where a double takes
-// as long as two floats. If it takes longer, operations cost as much more.
+// About how long a factorisation of S and a solve with it take: for a choice
+// between a dense one and a sparse one, and between device and host. Those of a
+// device were fitted to an H200 (docs/measurements/study_exact.md), where a
+// double takes as long as two floats. If it takes longer, operations cost as
+// much more.
 #ifndef CERES_EXT_SOLVER_CHOLESKY_FACTORIZATION_COST_H_
 #define CERES_EXT_SOLVER_CHOLESKY_FACTORIZATION_COST_H_
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
+
+#include "ceres_ext/solver/cholesky/sparse_factorization.h"
+#include "cuda_kernels/machine/cuda_sparse_cholesky.h"
+#include "cuda_kernels/machine/host_cholesky.h"
 
 namespace ceres_ext::solver {
 
@@ -52,22 +58,74 @@ inline bool SparseMayBeFaster(int64_t n,
   return SparseIsFaster(n, num_values * 3 / 2, 0, float_to_double_ratio);
 }
 
-// The same on the host, from the values of S. A dense factorisation leaves out
-// tiles that are zero, so that a sparse one, whose factor has some three times
-// the values of S, has to be much smaller. The rates are guesses.
-inline constexpr double kHostDenseFlops = 1.0e10;  // a second and thread
-inline constexpr double kHostSparseFlops = 1.0e9;  // a second
-inline bool SparseIsFasterOnHost(int64_t n,
-                                 int64_t num_values,
-                                 int num_threads) {
-  constexpr int64_t kAlwaysDense = 2000;
-  const auto columns = static_cast<double>(n);
-  const double values = 3.0 * static_cast<double>(num_values);
-  return n > kAlwaysDense && values * values / columns / kHostSparseFlops <
-                                 columns * columns * columns / 3.0 /
-                                     (kHostDenseFlops * num_threads);
+// On the host a dense factorisation (kernels::HostDenseCholesky) leaves out
+// tiles that are zero in the order of the columns; a sparse one has its own
+// order and one thread. Seconds in which S is set to zero, factorised and
+// solved with, fitted to the processor time of 178 matrices of 300 to 3,000
+// columns in blocks of 3, 6 and 9 on one thread of an AMD EPYC with AVX-512:
+// bands, arrows, grids and random graphs, also shuffled. Nine of ten are within
+// 0.67 to 1.2 of it.
+inline constexpr double kHostSecondsPerDenseValue = 1.3e-9;  // of n^2
+inline constexpr double kHostSecondsPerFactorValue = 1.3e-8;
+inline constexpr double kHostSecondsPerSparseFlop = 3.5e-10;
+
+// With its share, of some ten steps, of listing the pattern and its order.
+inline double HostSparseSeconds(const FactorSize& size) {
+  constexpr double kShareOfAnalysis = 5e-5;
+  return kShareOfAnalysis + kHostSecondsPerFactorValue * size.num_values +
+         kHostSecondsPerSparseFlop * size.num_flops;
+}
+// A product of tiles of a matrix of n columns, which caches hold less well
+// the larger it is. The number of threads must not choose, since the bits would
+// depend on it: this is between one thread and two.
+inline double HostSecondsPerTileProduct(int64_t n) {
+  constexpr double kThreads = 1.3;
+  return (1e-5 + 2.5e-9 * static_cast<double>(std::min(n, int64_t{3000}))) /
+         kThreads;
+}
+// If it takes longer than `enough`, some number from that on.
+inline double HostDenseSeconds(const kernels::LowerCsr& lower, double enough) {
+  constexpr int64_t kTile = kernels::HostDenseCholesky::kTile;
+  const auto n = static_cast<double>(lower.n);
+  const double per_product = HostSecondsPerTileProduct(lower.n);
+  double seconds = kHostSecondsPerDenseValue * n * n;
+  if (seconds >= enough) {
+    return seconds;
+  }
+  const int64_t num_tiles = (lower.n + kTile - 1) / kTile;
+  std::vector<unsigned char> is_set(num_tiles * num_tiles, 0);
+  for (int64_t row = 0; row < lower.n; ++row) {
+    for (int64_t k = lower.row_begin[row]; k < lower.row_begin[row + 1]; ++k) {
+      is_set[num_tiles * (row / kTile) + lower.column[k] / kTile] = 1;
+    }
+  }
+  std::vector<int64_t> rows;  // of the panel
+  for (int64_t panel = 0; panel < num_tiles && seconds < enough; ++panel) {
+    rows.clear();
+    for (int64_t i = panel + 1; i < num_tiles; ++i) {
+      if (is_set[num_tiles * i + panel] == 0) {
+        continue;
+      }
+      rows.push_back(i);
+      for (const int64_t j : rows) {
+        is_set[num_tiles * i + j] = 1;
+      }
+      seconds += per_product * static_cast<double>(rows.size());
+    }
+  }
+  return seconds;
 }
 
+// True if a sparse factorisation may be faster, from about how many values S
+// has, before its pattern is listed and ordered: a factor has at least these.
+inline bool SparseMayBeFasterOnHost(int64_t n, int64_t num_values) {
+  const auto columns = static_cast<double>(n);
+  const auto values = static_cast<double>(num_values);
+  const double tiles = columns / kernels::HostDenseCholesky::kTile;
+  return HostSparseSeconds({values, values * values / columns}) <
+         kHostSecondsPerDenseValue * columns * columns +
+             HostSecondsPerTileProduct(n) * tiles * tiles * tiles / 6.0;
+}
 }  // namespace ceres_ext::solver
 
 #endif  // CERES_EXT_SOLVER_CHOLESKY_FACTORIZATION_COST_H_

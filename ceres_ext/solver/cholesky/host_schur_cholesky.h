@@ -45,14 +45,21 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
     CERES_EXT_RETURN_IF_ERROR(SetupDiagonal(blocks, machine));
     CERES_EXT_RETURN_IF_ERROR(Prepare(batches, f_varies, context));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
-    const bool may_be_sparse = sparse_ != nullptr && num_unknowns_ > 0;
-    if (may_be_sparse &&
-        (options.factorization == Factorization::kSparse ||
-         (options.factorization == Factorization::kAuto &&
-          SparseIsFasterOnHost(num_unknowns_,
-                               schur_.EstimateNumValues(),
-                               machine->context()->num_threads())))) {
-      return SetupSparse();
+    if (sparse_ != nullptr && num_unknowns_ > 0) {
+      const bool is_chosen = options.factorization == Factorization::kSparse;
+      if (is_chosen || MayBeSparse(options)) {
+        kernels::LowerCsr pattern;
+        CERES_EXT_RETURN_IF_ERROR(SetupPattern(&pattern));
+        CERES_EXT_RETURN_IF_ERROR(
+            sparse_->Analyze(pattern, schur_.unknowns().host_begin()));
+        const FactorSize factor = sparse_->EstimateSize();
+        if (is_chosen || SparseIsFaster(factor, pattern)) {
+          SetSize();
+          size_.num_factor_values = static_cast<int64_t>(factor.num_values);
+          return machine_->Allocate(num_unknowns_, &rhs_);
+        }
+        values_ = {};
+      }
     }
     sparse_ = nullptr;
     const int64_t stride = kernels::HostDenseCholesky::Stride(num_unknowns_);
@@ -137,12 +144,18 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
   }
 
  private:
-  kernels::Status SetupSparse() {
-    kernels::LowerCsr pattern;
-    CERES_EXT_RETURN_IF_ERROR(SetupPattern(&pattern));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_unknowns_, &rhs_));
-    SetSize();
-    return sparse_->Analyze(pattern, schur_.unknowns().host_begin());
+  // Before the pattern is listed. For covariances the inverse of a dense S of
+  // fewer columns is faster than solving for columns by a sparse factor.
+  bool MayBeSparse(const StepOptions& options) const {
+    constexpr int64_t kDenseForColumns = 2000;
+    return options.factorization == Factorization::kAuto &&
+           !(options.wants_columns && num_unknowns_ <= kDenseForColumns) &&
+           SparseMayBeFasterOnHost(num_unknowns_, schur_.EstimateNumValues());
+  }
+  bool SparseIsFaster(const FactorSize& factor,
+                      const kernels::LowerCsr& pattern) const {
+    const double seconds = HostSparseSeconds(factor);
+    return seconds < HostDenseSeconds(pattern, /*enough=*/seconds);
   }
 
   kernels::HostDenseCholesky dense_;

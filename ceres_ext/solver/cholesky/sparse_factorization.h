@@ -13,6 +13,12 @@
 
 namespace ceres_ext::solver {
 
+// Values and work of a factor.
+struct FactorSize {
+  double num_values = 0.0;
+  double num_flops = 0.0;  // products that are summed
+};
+
 // One thread at a time.
 class SparseFactorization {
  public:
@@ -23,6 +29,8 @@ class SparseFactorization {
   // last element.
   virtual kernels::Status Analyze(const kernels::LowerCsr& csr,
                                   const std::vector<int32_t>& block_begin) = 0;
+  // About what the factor will have, after Analyze.
+  virtual FactorSize EstimateSize() const = 0;
   // *failed: there is no factor, since the matrix is not positive definite.
   virtual kernels::Status Factorize(const double* values, bool* failed) = 0;
   // x = A^-1 b; x is not b.
