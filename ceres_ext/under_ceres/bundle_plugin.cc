@@ -14,6 +14,7 @@
 #include "ceres_ext/base/report.h"
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/under_ceres/small_solve.h"
 #include "ceres_ext/under_ceres/solver_options.h"
 #include "cuda_kernels/machine/communicator.h"
 
@@ -215,6 +216,8 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
     }
     if (machine() != nullptr) {
       pp->linear_solver = std::move(setup_->objects()->linear_solver);
+    } else if (IsSmall()) {
+      SetupSmallLinearSolver(pp, &failure_, &record_);
     }
     return true;
   });
@@ -231,7 +234,7 @@ bool BundlePlugin::SetupEvaluator(PreprocessedProblem* pp) {
     record_.transfer_bytes = -machine()->copied_bytes();
     pp->evaluator = std::move(setup_->objects()->evaluator);
   }
-  return true;
+  return !IsSmall() || SetupSmallEvaluator(pp, &failure_);
 }
 
 std::shared_ptr<ceres::internal::TrustRegionVectors>

@@ -160,6 +160,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   MachineSolve* machine() const {
     return setup_.has_value() ? setup_->machine() : nullptr;
   }
+  bool IsSmall() const { return setup_.has_value() && setup_->is_small(); }
   // True if mixed precision may be why the solve failed.
   bool HasFailedInFloat() const;
   bool IsToBeDoneAgain() const;

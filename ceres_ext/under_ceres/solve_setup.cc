@@ -18,6 +18,7 @@
 #include "ceres_ext/plan/solver_choice.h"
 #include "ceres_ext/session/known_facts.h"
 #include "ceres_ext/under_ceres/program_rows.h"
+#include "ceres_ext/under_ceres/small_solve.h"
 #include "ceres_ext/under_ceres/solver_options.h"
 #include "cuda_kernels/structure/block_rows.h"
 
@@ -71,12 +72,32 @@ bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
 }  // namespace
 
 bool SolveSetup::Take(PreprocessedProblem* pp) {
+  if (input_.arrays == nullptr && input_.has_loop &&
+      IsSmallSolve(input_.options, *pp)) {
+    TakeSmall(pp);
+    return true;
+  }
   bool is_done = false;
   if (TakeChosen(pp, &is_done) || is_done) {
     return machine_ != nullptr;
   }
   const std::string why = WhyCeres(*pp);
   return why.empty() ? TakeInAnyOrder(pp) : Decline(why);
+}
+
+void SolveSetup::TakeSmall(PreprocessedProblem* pp) {
+  const ceres::LinearSolverType given = pp->options.linear_solver_type;
+  pp->options.linear_solver_type = ceres::DENSE_QR;
+  if (given != ceres::DENSE_QR) {
+    choice_ = std::string("DENSE_QR was chosen in place of ") +
+              ceres::LinearSolverTypeToString(given) + "; ";
+  }
+  const int64_t num_rows = pp->reduced_program->NumResidualBlocks();
+  input_.record->path = PATH_FULL;
+  input_.record->path_reason = WhoEvaluates(num_rows, num_rows);
+  input_.record->device = "host, 1 thread";
+  input_.record->method = "QR of the Jacobian as a dense matrix (double)";
+  is_small_ = true;
 }
 
 bool SolveSetup::TakeChosen(PreprocessedProblem* pp, bool* is_done) {

@@ -60,10 +60,14 @@ class SolveSetup {
   MachineSolve* machine() const { return machine_.get(); }
   ProgramObjects* objects() { return &objects_; }
   bool is_on_device() const { return is_on_device_; }
+  // Taken without a machine (under_ceres/small_solve.h).
+  bool is_small() const { return is_small_; }
   // For Ceres's summary.
   const std::string& schur_structure() const { return schur_structure_; }
 
  private:
+  // A problem of few columns and residuals.
+  void TakeSmall(ceres::internal::PreprocessedProblem* pp);
   // With pp->options, in either order.
   bool TakeInAnyOrder(ceres::internal::PreprocessedProblem* pp);
   // The problem as it is ordered now.
@@ -105,6 +109,7 @@ class SolveSetup {
   // Work that no machine supports in one order is not supported in another.
   bool is_final_ = false;
   bool is_on_device_ = false;
+  bool is_small_ = false;
   std::string schur_structure_;
   std::unique_ptr<MachineSolve> machine_;
   ProgramObjects objects_;

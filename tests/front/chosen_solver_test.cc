@@ -4,11 +4,14 @@
 // solver is solved as one that asks for another, to the bit, and where that
 // can't be, as if nothing had been chosen. Also with an emulated device.
 
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <random>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -18,12 +21,15 @@
 #include "ceres/parameter_block.h"
 #include "ceres/problem_impl.h"
 #include "ceres/program.h"
+#include "ceres/rotation.h"
 #include "ceres_ext/solve.h"
 #include "ceres_ext/under_ceres/program_rows.h"
+#include "ceres_ext/under_ceres/sparse_factorization.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/front/bal_test_problem.h"
 #include "tests/front/has_device.h"
+#include "tests/front/same_steps.h"
 
 namespace ceres_ext {
 namespace {
@@ -384,6 +390,251 @@ TEST(ChosenSolver, OneBlockOfDenseQr) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_NEAR(x[0][i], x[2][i], 1e-6);
     EXPECT_NEAR(x[1][i], x[2][i], 1e-6);
+  }
+}
+
+// A rotation by a quaternion and a translation that take points to others.
+struct Motion {
+  double from[3];
+  double to[3];
+  template <typename T>
+  bool operator()(const T* q, const T* t, T* residuals) const {
+    const T point[3] = {T(from[0]), T(from[1]), T(from[2])};
+    T moved[3];
+    ceres::QuaternionRotatePoint(q, point, moved);
+    for (int i = 0; i < 3; ++i) {
+      residuals[i] = moved[i] + t[i] - to[i];
+    }
+    return true;
+  }
+};
+struct Thrower {
+  template <typename T>
+  bool operator()(const T* /*q*/, const T* /*t*/, T* /*residuals*/) const {
+    throw std::runtime_error("no such point");
+  }
+};
+
+// Motions of num_points points, three residuals each.
+struct SmallProblem {
+  explicit SmallProblem(int num_points) {
+    problem = std::make_unique<ceres::Problem>();
+    problem->AddParameterBlock(q, 4, new ceres::QuaternionManifold);
+    for (int i = 0; i < num_points; ++i) {
+      const double x = std::sin(1.0 + i);
+      const double y = std::cos(2.0 * i);
+      const double z = std::sin(3.0 * i);
+      problem->AddResidualBlock(
+          new ceres::AutoDiffCostFunction<Motion, 3, 4, 3>(
+              new Motion{{x, y, z}, {0.3 * y, x + 0.1, 0.9 * z + 0.2 * x}}),
+          nullptr,
+          q,
+          t);
+    }
+    options.linear_solver_type = ceres::DENSE_QR;
+    options.logging_type = ceres::SILENT;
+    ext_options.linear_solver = LINEAR_SOLVER_AUTO;
+    ext_options.fallback = FALLBACK_REFUSE;
+  }
+  Summary Solve() {
+    Summary summary;
+    ceres_ext::Solve(options, ext_options, problem.get(), &summary);
+    return summary;
+  }
+
+  double q[4] = {1.0, 0.01, 0.0, 0.0};
+  double t[3] = {0.0, 0.0, 0.0};
+  std::unique_ptr<ceres::Problem> problem;
+  ceres::Solver::Options options;
+  Options ext_options;
+};
+
+constexpr char kSmallMethod[] = "QR of the Jacobian as a dense matrix (double)";
+
+// Steps, costs and ends of stock's DENSE_QR, also with what a loop can have.
+TEST(SmallSolve, TakesTheStepsOfDenseQr) {
+  struct Variant {
+    const char* name;
+    void (*modify)(SmallProblem*);
+  };
+  const Variant kVariants[] = {
+      {"plain", [](SmallProblem*) {}},
+      {"dogleg",
+       [](SmallProblem* small) {
+         small->options.trust_region_strategy_type = ceres::DOGLEG;
+       }},
+      {"a bound",
+       [](SmallProblem* small) {
+         small->problem->SetParameterUpperBound(small->t, 1, 0.05);
+       }},
+      {"a constant block",
+       [](SmallProblem* small) {
+         small->problem->SetParameterBlockConstant(small->t);
+       }},
+      {"nonmonotonic steps",
+       [](SmallProblem* small) {
+         small->options.use_nonmonotonic_steps = true;
+       }},
+      {"another solver", [](SmallProblem* small) {
+         small->options.linear_solver_type = ceres::SPARSE_SCHUR;
+       }}};
+  for (const Variant& variant : kVariants) {
+    SCOPED_TRACE(variant.name);
+    SmallProblem ours(7);
+    SmallProblem stock(7);
+    variant.modify(&ours);
+    variant.modify(&stock);
+    ceres::Solver::Summary of_stock;
+    stock.options.linear_solver_type = ceres::DENSE_QR;
+    ceres::Solve(stock.options, stock.problem.get(), &of_stock);
+    const Summary summary = ours.Solve();
+    EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    EXPECT_EQ(summary.method, kSmallMethod);
+    EXPECT_EQ(summary.device, "host, 1 thread");
+    EXPECT_THAT(summary.path_reason,
+                HasSubstr("all residual blocks are evaluated by Ceres"));
+    EXPECT_EQ(summary.linear_solver_type_used, ceres::DENSE_QR);
+    EXPECT_GT(ExpectSameSteps(summary, of_stock), 3u);
+    EXPECT_EQ(summary.iterations.size(), of_stock.iterations.size());
+    EXPECT_NEAR(
+        summary.final_cost, of_stock.final_cost, 1e-12 * of_stock.final_cost);
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_NEAR(ours.q[i], stock.q[i], 1e-9);
+    }
+    EXPECT_EQ(summary.num_exact_steps, summary.num_linear_solves);
+  }
+}
+
+TEST(SmallSolve, HasTheSameBitsForAnyNumberOfThreads) {
+  SmallProblem one(7);
+  one.Solve();
+  SmallProblem four(7);
+  four.options.num_threads = 4;
+  four.Solve();
+  EXPECT_EQ(std::memcmp(one.q, four.q, sizeof(one.q)), 0);
+  EXPECT_EQ(std::memcmp(one.t, four.t, sizeof(one.t)), 0);
+}
+
+// At most 6,000 values of the Jacobian; what names another way of solving has
+// it.
+TEST(SmallSolve, IsForFewResiduals) {
+  const auto method = [](int num_points, auto modify) {
+    SmallProblem small(num_points);
+    modify(&small);
+    return small.Solve().method;
+  };
+  const auto nothing = [](SmallProblem*) {};
+  EXPECT_EQ(method(333, nothing), kSmallMethod);
+  EXPECT_THAT(method(334, nothing), HasSubstr("Schur"));
+  EXPECT_THAT(method(3,
+                     [](SmallProblem* small) {
+                       small->ext_options.schur_factorization =
+                           SCHUR_FACTORIZATION_DENSE;
+                     }),
+              HasSubstr("S as a dense matrix"));
+}
+
+// The rotation about the axis of all points moves none of them: damping alone
+// makes the block definite, and both ways of solving say so.
+TEST(SmallSolve, NamesDegenerateBlocks) {
+  for (const auto factorization :
+       {SCHUR_FACTORIZATION_AUTO, SCHUR_FACTORIZATION_DENSE}) {
+    SmallProblem small(0);
+    small.ext_options.schur_factorization = factorization;
+    for (const double x : {-1.0, 0.5, 2.0}) {
+      small.problem->AddResidualBlock(
+          new ceres::AutoDiffCostFunction<Motion, 3, 4, 3>(
+              new Motion{{x, 0.0, 0.0}, {0.0, x, 0.1}}),
+          nullptr,
+          small.q,
+          small.t);
+    }
+    const Summary summary = small.Solve();
+    EXPECT_EQ(summary.degenerate_eliminated_blocks.count +
+                  summary.degenerate_other_blocks.count,
+              1);
+    EXPECT_EQ(summary.degenerate_eliminated_blocks.count == 1
+                  ? summary.degenerate_eliminated_blocks.worst
+                  : summary.degenerate_other_blocks.worst,
+              small.q);
+  }
+}
+
+TEST(SmallSolve, AnExceptionIsAFailure) {
+  SmallProblem small(4);
+  small.problem->AddResidualBlock(
+      new ceres::AutoDiffCostFunction<Thrower, 3, 4, 3>(new Thrower),
+      nullptr,
+      small.q,
+      small.t);
+  const Summary summary = small.Solve();
+  EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+  EXPECT_THAT(summary.message,
+              HasSubstr("An exception ended the solve: no such point"));
+  EXPECT_EQ(small.q[1], 0.01);
+}
+
+// The factor of a chain, a ring and a full matrix of blocks, by hand.
+TEST(SparseFactorization, EstimatesItsFactor) {
+  struct Graph {
+    std::vector<std::set<int>> below;  // of each block, itself left out
+    double num_cells = 0.0;            // of the factor below the diagonal
+  };
+  constexpr int kNumBlocks = 9;
+  constexpr int kSize = 4;
+  Graph chain;
+  Graph full;
+  for (int i = 0; i < kNumBlocks; ++i) {
+    chain.below.emplace_back();
+    full.below.emplace_back();
+    for (int j = 0; j < i; ++j) {
+      if (j + 1 == i) {
+        chain.below[i].insert(j);
+      }
+      full.below[i].insert(j);
+    }
+  }
+  Graph ring = chain;
+  ring.below[kNumBlocks - 1].insert(0);
+  chain.num_cells = kNumBlocks - 1;
+  ring.num_cells = 2 * kNumBlocks - 3;  // Any order fills all but three.
+  full.num_cells = kNumBlocks * (kNumBlocks - 1) / 2;
+  for (const Graph& graph : {chain, ring, full}) {
+    std::vector<int64_t> row_begin = {0};
+    std::vector<int32_t> column;
+    // The third has no unknowns.
+    std::vector<int32_t> block_begin = {0, kSize, 2 * kSize, 2 * kSize};
+    for (int i = 0; i < kNumBlocks; ++i) {
+      for (int r = 0; r < kSize; ++r) {
+        for (const int j : graph.below[i]) {
+          for (int c = 0; c < kSize; ++c) {
+            column.push_back(kSize * j + c);
+          }
+        }
+        for (int c = 0; c <= r; ++c) {
+          column.push_back(kSize * i + c);
+        }
+        row_begin.push_back(static_cast<int64_t>(column.size()));
+      }
+      if (i > 1) {
+        block_begin.push_back(kSize * (i + 1));
+      }
+    }
+    ceres::Solver::Options options;
+    options.sparse_linear_algebra_library_type = ceres::EIGEN_SPARSE;
+    const auto factorization = CreateSparseFactorization(options);
+    ASSERT_NE(factorization, nullptr);
+    const kernels::LowerCsr csr = {
+        kNumBlocks * kSize, row_begin.back(), row_begin.data(), column.data()};
+    ASSERT_TRUE(factorization->Analyze(csr, block_begin).ok());
+    const solver::FactorSize size = factorization->EstimateSize();
+    EXPECT_EQ(
+        size.num_values,
+        kNumBlocks * kSize * (kSize + 1) / 2 + graph.num_cells * kSize * kSize);
+    // Between those of columns of mean height and of the highest.
+    const double n = kNumBlocks * kSize;
+    EXPECT_GE(size.num_flops, size.num_values * size.num_values / n);
+    EXPECT_LE(size.num_flops, size.num_values * n);
   }
 }
 
