@@ -32,15 +32,23 @@ constexpr int kSteps = 10;
 constexpr int kPcgIterations = 20;
 // Time of a step without PCG (evaluation, normal blocks, back-substitution), in
 // passes: on the host from the two preconditioners of dubrovnik-16 in
-// docs/measurements/comparison.md; on an H100 6 for everyday models
-// (docs/measurements/everyday.md), on an H200 12 to 14 for final-13682
-// (gpu.md).
+// docs/measurements/comparison.md. On an H200 12 to 14 for final-13682
+// (gpu.md), of which the launches take less: seven everyday models take 0.35 ms
+// a step beside the factorisation (docs/measurements/everyday.md), 0.25 of
+// which are kDeviceSecondsPerExactStep.
 constexpr int kPassesBesidePcg = 10;
-constexpr int kDevicePassesBesidePcg = 6;
+constexpr int kDevicePassesBesidePcg = 12;
+constexpr int kDeviceLaunchesBesidePcg = 2;
 
 // A pass on one host thread with AVX-512: 0.9e-9 to 1.2e-9 on ten models of
 // 1,029 to 46,122 observations (docs/measurements/everyday.md).
 constexpr double kHostSecondsPerValue = 1.0e-9;
+// The same of rows of any shape: 7e-9 for directions of three residuals and
+// seven columns, one thread of the same kind.
+constexpr double kHostSecondsPerGeneralValue = 7.0e-9;
+// A Jacobian by Ceres, with the costs of a step: 2.4e-8 for the same, by
+// AutoDiffCostFunction and HuberLoss.
+constexpr double kCeresSecondsPerValue = 2.4e-8;
 // Threads share it out less well the more there are: 16 take a ninth. Waking
 // them, and what one does alone, a step, by the root of their number: on 16
 // threads ten models of everyday sizes took 1 ms a step more than that.
@@ -56,11 +64,11 @@ constexpr double kDeviceSecondsPerPass = 48e-6;
 constexpr double kUploadSecondsPerValue = 8e-10;
 // Making a context, and the set-up of a solve with one: the first solve of a
 // process took 0.2 to 0.3 s more than the next
-// (docs/measurements/comparison.md), and that of everyday models took 3.5 to
-// 7 ms on 16 threads, half of it what a solve on the host takes too
+// (docs/measurements/comparison.md), and that of everyday models takes 3 to 7
+// ms with that of S (kDeviceSecondsOfSetup) on 16 threads
 // (docs/measurements/everyday.md).
 constexpr double kContextSeconds = 0.2;
-constexpr double kDeviceSetupSeconds = 0.003;
+constexpr double kDeviceSetupSeconds = 0.001;
 
 // The share of a pass that arithmetic in double takes on an H200, where a
 // double takes as long as two floats: 4 operations a stored value at 33.5e12 a
@@ -114,14 +122,35 @@ double CouplingProducts(const SolveWork& work) {
 
 // On one thread.
 double HostPassSeconds(const SolveWork& work) {
-  return kHostSecondsPerValue * static_cast<double>(work.num_values);
+  return kHostSecondsPerValue *
+             static_cast<double>(work.num_values - work.num_general_values) +
+         kHostSecondsPerGeneralValue *
+             static_cast<double>(work.num_general_values);
+}
+// S has at most as many values as there are products, and a sparse factor of it
+// some three times as many.
+double HostFactorizationSeconds(const SolveWork& work) {
+  constexpr double kFactorValues = 3.0;
+  const auto n = static_cast<double>(work.num_factorized_columns);
+  const double dense = kHostSecondsPerFlop * n * n * n / 3.0;
+  const double values = kFactorValues * CouplingProducts(work);
+  return n > 0.0 && values < 0.5 * n * n
+             ? std::min(
+                   dense,
+                   solver::HostSparseSeconds({values, values * values / n}))
+             : dense;
 }
 double HostExactStepSeconds(const SolveWork& work) {
-  const auto n = static_cast<double>(work.num_factorized_columns);
   return (work.has_pairs ? kHostPassesOfPairs : kHostPassesWithoutPairs) *
              HostPassSeconds(work) +
          kHostSecondsPerCouplingProduct * CouplingProducts(work) +
-         kHostSecondsPerFlop * n * n * n / 3.0;
+         HostFactorizationSeconds(work);
+}
+// All steps on all threads of the host, beside either machine.
+double CeresSeconds(const SolveWork& work) {
+  return (work.num_steps + 1) * kCeresSecondsPerValue *
+         static_cast<double>(work.num_host_values) /
+         std::pow(work.num_threads, kHostThreadsExponent);
 }
 
 // A pass over one at the measured ratio, by the share of arithmetic in double.
@@ -165,16 +194,19 @@ double DeviceExactSetupSeconds(const SolveWork& work) {
                                       : 0.0);
 }
 
-// All steps, less what is sent.
+// All steps, less what Ceres evaluates and what is sent.
 double StepsSeconds(const SolveWork& work,
-                    int passes_beside_pcg,
+                    double seconds_beside_pcg,
                     double pass_seconds,
-                    double exact_step_seconds) {
-  const double by_pcg = work.num_pcg_iterations * pass_seconds;
-  const double linear = work.is_auto ? std::min(by_pcg, exact_step_seconds)
-                        : work.num_factorized_columns > 0 ? exact_step_seconds
+                    double exact_step_seconds,
+                    double exact_setup_seconds) {
+  const double by_pcg = work.num_steps * work.num_pcg_iterations * pass_seconds;
+  const double exact =
+      exact_setup_seconds + work.num_steps * exact_step_seconds;
+  const double linear = work.is_auto ? std::min(by_pcg, exact)
+                        : work.num_factorized_columns > 0 ? exact
                                                           : by_pcg;
-  return work.num_steps * (passes_beside_pcg * pass_seconds + linear);
+  return work.num_steps * seconds_beside_pcg + linear;
 }
 
 }  // namespace
@@ -221,19 +253,27 @@ SolveWork EstimateWork(int64_t num_values,
 
 double EstimateHostSeconds(const SolveWork& work) {
   return work.num_steps * kHostSecondsPerStep * std::sqrt(work.num_threads) +
+         CeresSeconds(work) +
          StepsSeconds(work,
-                      kPassesBesidePcg,
+                      kPassesBesidePcg * HostPassSeconds(work),
                       HostPassSeconds(work),
-                      HostExactStepSeconds(work)) /
+                      HostExactStepSeconds(work),
+                      kHostSetupsPerStep * HostExactStepSeconds(work)) /
              std::pow(work.num_threads, kHostThreadsExponent);
 }
 
 double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
+  const double pass = DevicePassSeconds(work, state);
+  const double beside_pcg =
+      kDeviceLaunchesBesidePcg * kDeviceSecondsPerPass +
+      kDevicePassesBesidePcg * (pass - kDeviceSecondsPerPass);
   return kDeviceSetupSeconds + (state.has_context ? 0.0 : kContextSeconds) +
+         CeresSeconds(work) +
          StepsSeconds(work,
-                      kDevicePassesBesidePcg,
-                      DevicePassSeconds(work, state),
-                      DeviceExactStepSeconds(work, state)) +
+                      beside_pcg,
+                      pass,
+                      DeviceExactStepSeconds(work, state),
+                      DeviceExactSetupSeconds(work)) +
          work.num_steps * kUploadSecondsPerValue *
              static_cast<double>(work.num_host_values);
 }

@@ -20,9 +20,11 @@ namespace ceres_ext {
 struct SolveWork {
   // Values of the Jacobian: residuals times columns, summed over the rows.
   int64_t num_values = 0;
-  // The part of these in rows that Ceres evaluates: they are sent to a device
-  // in each step.
+  // The part of these in rows that Ceres evaluates, on threads of the host
+  // whichever machine solves: they are sent to a device in each step.
   int64_t num_host_values = 0;
+  // The part in rows of any shape (RowFacts::num_general_rows).
+  int64_t num_general_values = 0;
   int num_steps = 0;
   int num_pcg_iterations = 0;  // of a step
   // For DENSE_SCHUR and SPARSE_SCHUR the columns that are not eliminated; 0 for

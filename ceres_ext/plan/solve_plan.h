@@ -50,6 +50,7 @@ struct RowFacts {
   int64_t num_observations = 0;
   int num_observation_kinds = 0;
   int64_t num_other_rows = 0;
+  int64_t num_general_rows = 0;  // of these, of any shape
   bool has_models = false;  // of users' cost functions
   // Columns that are not eliminated.
   int64_t num_other_columns = 0;
@@ -57,8 +58,8 @@ struct RowFacts {
   int max_block_columns = 0;
   int64_t num_residuals = 0;
   // For an estimate of exact steps: pairs of rows of an eliminated block, each
-  // with itself included, over all of them; and whether S as a matrix is summed
-  // of pairs of blocks (solver/explicit_schur.h).
+  // with itself included, over all of them, and rows without one; and whether S
+  // as a matrix is summed of pairs of blocks (solver/explicit_schur.h).
   double num_couplings = 0.0;
   bool has_pairs = false;
   // Values of the Jacobian (residuals times columns), and those in rows that

@@ -7,6 +7,7 @@
 
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/base/scoped_seconds.h"
+#include "ceres_ext/import/problem_rows.h"
 #include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/rows/observation_evaluator.h"
 #include "cuda_kernels/machine/cuda_process.h"
@@ -20,6 +21,37 @@ bool HasContext(int cuda_device) {
     return kernels::HasRuntimeContext(cuda_device);
   }
   return true;
+}
+
+// Those of general rows: a row without an eliminated block has one.
+double NumGeneralCouplings(const ProblemStructure& structure,
+                           kernels::HostContext* context) {
+  constexpr int64_t kRowsPerTask = 1 << 10;
+  const ProblemRows& rows = *structure.rows;
+  std::vector<int32_t> num_rows(structure.is_eliminated.size() + 1, 0);
+  context->ParallelFor(static_cast<int64_t>(structure.general_rows.size()),
+                       kRowsPerTask,
+                       [&](int64_t begin, int64_t end) {
+                         for (int64_t i = begin; i < end; ++i) {
+                           const int32_t row = structure.general_rows[i];
+                           size_t eliminated = num_rows.size() - 1;  // none
+                           for (int j = 0; j < rows.NumBlocks(row); ++j) {
+                             const int32_t block = rows.Block(row, j).index;
+                             if (block != BlockOfRow::kConstant &&
+                                 structure.is_eliminated[block] != 0) {
+                               eliminated = static_cast<size_t>(block);
+                             }
+                           }
+                           __atomic_fetch_add(
+                               &num_rows[eliminated], 1, __ATOMIC_RELAXED);
+                         }
+                       });
+  double num_couplings = num_rows.back();
+  num_rows.pop_back();
+  for (const double n : num_rows) {
+    num_couplings += 0.5 * n * (n + 1.0);
+  }
+  return num_couplings;
 }
 
 // Counted where that takes no time to speak of. Estimates many rows as if all
@@ -79,6 +111,7 @@ RowFacts FactsOf(const ProblemStructure& structure) {
   facts.num_observations = structure.num_observations();
   facts.num_observation_kinds = static_cast<int>(structure.observations.size());
   facts.num_other_rows = structure.num_other_rows();
+  facts.num_general_rows = static_cast<int64_t>(structure.general_rows.size());
   facts.has_models = !structure.models.empty();
   facts.num_residuals = structure.num_residuals;
   for (const BlockTable& table : structure.f) {
@@ -95,6 +128,9 @@ void CountCouplings(const ProblemStructure& structure,
   facts->num_couplings = structure.num_couplings >= 0.0
                              ? structure.num_couplings
                              : NumCouplings(structure, context);
+  if (!structure.general_rows.empty()) {
+    facts->num_couplings += NumGeneralCouplings(structure, context);
+  }
   facts->has_pairs = HasPairs(structure);
 }
 
@@ -117,7 +153,9 @@ kernels::Status KnownFacts::WhyNoDevice() const {
 }
 
 std::string KnownFacts::WhyHost(const SolveWork& work) const {
-  return ceres_ext::WhyHost(work, options_.cuda_device);
+  // There is no choice, and WhyNoDevice says why.
+  return why_no_device_.ok() ? ceres_ext::WhyHost(work, options_.cuda_device)
+                             : "";
 }
 
 std::string KnownFacts::WhyNoFactorization(SchurFactorizationType type) const {
