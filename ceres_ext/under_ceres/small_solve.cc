@@ -180,9 +180,10 @@ class SmallLinearSolver final : public LinearSolver {
 }  // namespace
 
 bool IsSmallSolve(const Options& options, const PreprocessedProblem& pp) {
-  // One thread, functors of 3 residuals and 6 columns in all, over stock's
-  // DENSE_QR: 0.8 times for 9 residuals, 0.95 for 63, where families and
-  // batches take 3.5 and 2.6 times as long, and 1.7 for 3,000.
+  // One thread, functors of 3 residuals, over stock's DENSE_QR: 0.8 times for 9
+  // residuals and 6 columns in all, 1.0 for 63 to 900, and 1.1 for 240 and 24
+  // columns. Families and batches take 3.5 times for 9 residuals, 2.1 for
+  // 1,000, and 1.0 for 240 and 24 columns.
   constexpr int kMostColumns = 24;
   constexpr int64_t kMostValues = 6000;
   const Program& program = *pp.reduced_program;
