@@ -264,6 +264,9 @@ struct RecomputedForms {
             &kernels::StoredTileKernel<Blocks, kernels::kLeftMultiplyMode>);
       case ModelKernel::kSchurRhs:
         return f(&kernels::StoredTileKernel<Blocks, kernels::kSchurRhsMode>);
+      case ModelKernel::kLongRepeats:
+        return f(&kernels::SumLongRepeatsKernel<Source,
+                                                typename Source::Shape>);
     }
     return 1;  // cudaErrorInvalidValue
   }

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <numeric>
 
+#include "ceres_ext/import/problem_structure.h"
+
 namespace ceres_ext {
 
-// Blocks are taken by their number of neighbours, in the order of the state
-// where that is equal, unless a neighbour has been taken. Neighbours are blocks
-// that occur in a row together.
+// Blocks are taken by their number of neighbours, where that is equal small
+// ones first, then in the order of the state, unless a neighbour has been
+// taken. Neighbours are blocks that occur in a row together.
 std::vector<uint8_t> IndependentSet(const ProblemRows& rows, int max_size) {
   const int32_t n = rows.num_blocks();
   // fn(index) of each varying block of the row.
@@ -51,8 +53,16 @@ std::vector<uint8_t> IndependentSet(const ProblemRows& rows, int max_size) {
   }
   std::vector<int32_t> order(n);
   std::iota(order.begin(), order.end(), 0);
+  // Rows of a point and other blocks are observations of views. Poses with
+  // intrinsics of their own and points that are constant: 6 images and 8,000
+  // points take 0.6 to 0.7 of the time if the intrinsics are eliminated.
+  std::vector<int64_t> rank(n);
+  for (int b = 0; b < n; ++b) {
+    rank[b] = 2 * int64_t{num_neighbors[b]} +
+              (rows.block(b).tangent_size > kPointSize ? 1 : 0);
+  }
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return num_neighbors[a] < num_neighbors[b];
+    return rank[a] < rank[b];
   });
   std::vector<uint8_t> is_taken(n, 0);
   std::vector<uint8_t> has_taken_neighbor(n, 0);

@@ -15,9 +15,10 @@
 namespace ceres_ext {
 
 // For each block that varies, true if it is in the independent set of Ceres's
-// ComputeStableSchurOrdering, which libceres does not export. After
-// ProblemRows::ReadBlocks. Without those of more than max_size tangent
-// dimensions.
+// ComputeStableSchurOrdering, which libceres does not export; of blocks with
+// equally many neighbours those of at most kPointSize tangent dimensions come
+// first. After ProblemRows::ReadBlocks. Without those of more than max_size
+// tangent dimensions.
 std::vector<uint8_t> IndependentSet(const ProblemRows& rows, int max_size);
 
 // True if no row has two of the blocks that are marked, by index. After

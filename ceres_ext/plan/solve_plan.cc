@@ -46,7 +46,7 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
             kEliminatedColumns,
         1.0);
     work.num_coupling_products = rows.num_couplings * columns * columns;
-    work.has_pairs = rows.has_pairs;
+    work.has_pairs = rows.has_pairs || rows.rows_repeat;
   }
   return work;
 }
@@ -126,11 +126,23 @@ bool ChooseMachine(const PlanRequest& request,
   return true;
 }
 
-// True if S as a matrix needs a stored Jacobian. With a recomputed Jacobian it
-// requires observations without other rows.
-bool NeedsStored(const RowFacts& rows) {
-  return rows.num_observation_kinds != 1 || rows.num_other_rows > 0;
+bool AreOneKind(const RowFacts& rows) {
+  return rows.num_observation_kinds == 1 && rows.num_other_rows == 0;
 }
+
+// The reason why S as a matrix needs a stored Jacobian, a clause; empty if a
+// recomputed one will do.
+std::string WhyStored(const RowFacts& rows) {
+  if (!AreOneKind(rows)) {
+    return "the Schur complement as a matrix is formed of a recomputed one "
+           "only of observations of one kind without other residual blocks";
+  }
+  return rows.rows_repeat
+             ? "the Schur complement as a matrix is not formed of a recomputed "
+               "one if many observations of a point have the same camera"
+             : "";
+}
+bool NeedsStored(const RowFacts& rows) { return !WhyStored(rows).empty(); }
 
 // Chooses exact steps in place of PCG, or beside it: what these cost; 0 if
 // there are none.
@@ -185,7 +197,7 @@ std::string WhyNotCoarse(const RowFacts& rows, const SolvePlan& plan) {
     return "there are fewer than " + std::to_string(kLeastColumns) +
            " columns of blocks that are not eliminated";
   }
-  if (plan.recomputed && NeedsStored(rows)) {
+  if (plan.recomputed && !AreOneKind(rows)) {
     return "the Schur complement as a matrix is formed of a recomputed "
            "Jacobian only of observations of one kind without other residual "
            "blocks";
@@ -246,10 +258,7 @@ bool ChooseJacobian(const PlanRequest& request,
   const JacobianType asked = request.options.jacobian;
   if (NeedsSchurMatrix(solver_options) && NeedsStored(rows)) {
     if (asked == JACOBIAN_RECOMPUTED) {
-      plan->notes.emplace_back(
-          "the Jacobian is stored, since the Schur complement as a matrix is "
-          "formed of a recomputed one only of observations of one kind without "
-          "other residual blocks");
+      plan->notes.push_back("the Jacobian is stored, since " + WhyStored(rows));
     }
     return true;
   }
@@ -302,6 +311,7 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
     return refusal;
   }
   plan.step = ToStepOptions(request.options, solver_options);
+  plan.step.sums_pairs = rows.rows_repeat && !plan.recomputed;
   const bool may_be_exact =
       exact.step > 0.0 && !(plan.recomputed && NeedsStored(rows));
   ChooseCoarse(request, rows, may_be_exact ? exact : ExactStepCost(), &plan);

@@ -62,6 +62,10 @@ struct RowFacts {
   // as a matrix is summed of pairs of blocks (solver/explicit_schur.h).
   double num_couplings = 0.0;
   bool has_pairs = false;
+  // Many rows of an eliminated block have the same other block, so that pairs
+  // of rows are far more than pairs of blocks. S as a matrix is then summed of
+  // pairs of blocks, which num_couplings counts.
+  bool rows_repeat = false;
   // Values of the Jacobian (residuals times columns), and those in rows that
   // the host evaluates if there is a device.
   int64_t num_values = 0;

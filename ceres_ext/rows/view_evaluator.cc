@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
-#include <mutex>
 #include <string>
 #include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -239,23 +241,53 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     const ProblemRows& problem = *structure.rows;
     const int num_blocks = model->model->num_parameter_blocks;
     std::vector<BlockOfRow> blocks;  // by combination
+    std::vector<int32_t> its_view;   // of each combination
     const auto blocks_of = [&](int32_t combination) {
       return blocks.data() + int64_t{num_blocks} * combination;
     };
-    const auto add = [&](int64_t i, int32_t view) {
-      const int32_t row = model->rows.data()[i];
+    const auto hash = [&](int32_t combination) {
+      auto sum = static_cast<uint64_t>(its_view[combination]);
       for (int b = 0; b < num_blocks; ++b) {
-        const BlockOfRow block = BlockOrPoint(problem.Block(row, b), structure);
-        blocks.push_back(block);
+        const BlockOfRow& block = blocks_of(combination)[b];
+        const auto value = reinterpret_cast<uintptr_t>(block.constant_value);
+        sum = (sum ^ static_cast<uint32_t>(block.index) ^ value) *
+              0x9e3779b97f4a7c15ull;
+        sum ^= sum >> 32;
+      }
+      return static_cast<size_t>(sum);
+    };
+    const auto are_equal = [&](int32_t a, int32_t b) {
+      return its_view[a] == its_view[b] &&
+             std::equal(
+                 blocks_of(a), blocks_of(a) + num_blocks, blocks_of(b));
+    };
+    // Constant blocks may make a combination of each row.
+    std::unordered_set<int32_t, decltype(hash), decltype(are_equal)> known(
+        0, hash, are_equal);
+    // The combination of row i, of a view: a known one or the next.
+    const auto find = [&](int64_t i, int32_t view) {
+      const int32_t row = model->rows.data()[i];
+      const auto next = static_cast<int32_t>(its_view.size());
+      its_view.push_back(view);
+      for (int b = 0; b < num_blocks; ++b) {
+        blocks.push_back(BlockOrPoint(problem.Block(row, b), structure));
+      }
+      const auto [found, is_new] = known.insert(next);
+      if (!is_new) {
+        its_view.pop_back();
+        blocks.resize(blocks.size() - static_cast<size_t>(num_blocks));
+        return *found;
+      }
+      for (int b = 0; b < num_blocks; ++b) {
         model->blocks.push_back(Describe(problem,
                                          views.blocks[view],
-                                         block,
+                                         blocks_of(next)[b],
                                          problem.BlockSize(row, b),
                                          row_blocks));
       }
-      return static_cast<int32_t>(blocks.size() / num_blocks) - 1;
+      return next;
     };
-    // Combinations of each view; most rows use that of the first row.
+    // Most rows have the combination of the first row of their view.
     const int64_t n = model->rows.size();
     const auto view_of = [&](int64_t i) {
       return views.view_id.data()[order[model->PlaceOf(i)]];
@@ -281,38 +313,31 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
       }
     }
     std::sort(views_by_row.begin(), views_by_row.end());
-    std::vector<std::vector<int32_t>> of_view(views.blocks.size());
+    std::vector<int32_t> of_view(views.blocks.size());
     for (const auto& [i, view] : views_by_row) {
-      of_view[view].push_back(add(i, view));
+      of_view[view] = find(i, view);
     }
     CERES_EXT_RETURN_IF_ERROR(model->combination.Allocate(n));
     int32_t* const combination = model->combination.data();
-    // Rows with other blocks than the first one of their view.
-    std::mutex mutex;
-    std::vector<int64_t> others;
+    // Rows with other blocks than the first one of their view, by task.
+    std::vector<std::vector<int64_t>> others(
+        static_cast<size_t>(n / kEvaluatedRowsPerTask) + 1);
     input.host_context->ParallelFor(
         n, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
-            combination[i] = of_view[view_of(i)][0];
+            combination[i] = of_view[view_of(i)];
             if (!HasBlocks(model->rows.data()[i],
                            structure,
                            blocks_of(combination[i]))) {
-              const std::lock_guard<std::mutex> lock(mutex);
-              others.push_back(i);
+              others[static_cast<size_t>(begin / kEvaluatedRowsPerTask)]
+                  .push_back(i);
             }
           }
         });
-    std::sort(others.begin(), others.end());
-    for (const int64_t i : others) {
-      auto& combinations = of_view[view_of(i)];
-      const auto known = std::find_if(
-          combinations.begin(), combinations.end(), [&](int32_t combination) {
-            return HasBlocks(
-                model->rows.data()[i], structure, blocks_of(combination));
-          });
-      combination[i] = known != combinations.end()
-                           ? *known
-                           : combinations.emplace_back(add(i, view_of(i)));
+    for (const std::vector<int64_t>& of_task : others) {
+      for (const int64_t i : of_task) {
+        combination[i] = find(i, view_of(i));
+      }
     }
     return {};
   }

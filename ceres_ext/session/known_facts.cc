@@ -23,10 +23,15 @@ bool HasContext(int cuda_device) {
   return true;
 }
 
-// Those of general rows: a row without an eliminated block has one.
+double NumPairs(double n) { return 0.5 * n * (n + 1.0); }
+
+// Couplings of general rows: a row without an eliminated block has one.
 double NumGeneralCouplings(const ProblemStructure& structure,
                            kernels::HostContext* context) {
   constexpr int64_t kRowsPerTask = 1 << 10;
+  if (structure.general_rows.empty()) {
+    return 0.0;
+  }
   const ProblemRows& rows = *structure.rows;
   std::vector<int32_t> num_rows(structure.is_eliminated.size() + 1, 0);
   context->ParallelFor(static_cast<int64_t>(structure.general_rows.size()),
@@ -48,45 +53,84 @@ double NumGeneralCouplings(const ProblemStructure& structure,
                        });
   double num_couplings = num_rows.back();
   num_rows.pop_back();
-  for (const double n : num_rows) {
-    num_couplings += 0.5 * n * (n + 1.0);
+  for (const int32_t n : num_rows) {
+    num_couplings += NumPairs(n);
   }
   return num_couplings;
 }
 
-// Counted where that takes no time to speak of. Estimates many rows as if all
-// blocks had equally many.
-double NumCouplings(const ProblemStructure& structure,
-                    kernels::HostContext* context) {
-  constexpr int64_t kMany = 1 << 23;
-  constexpr int64_t kRowsPerTask = 1 << 12;
-  int64_t num_blocks = 0;
-  for (const BlockTable& table : structure.e) {
-    num_blocks += table.size();
-  }
-  const int64_t n = structure.num_observations() + structure.views.size();
-  if (n > kMany) {
-    const auto rows = static_cast<double>(n);
-    return 0.5 * rows *
-           (rows / static_cast<double>(std::max(num_blocks, int64_t{1})) + 1.0);
-  }
-  std::vector<int32_t> num_rows(num_blocks, 0);
-  const auto add = [&](int64_t size, const int32_t* block) {
-    context->ParallelFor(size, kRowsPerTask, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        __atomic_fetch_add(&num_rows[block[i]], 1, __ATOMIC_RELAXED);
-      }
-    });
-  };
+// Calls fn(n, eliminated block of each row, other block of each row, offset of
+// the other blocks) for the observations of each kind and the rows of views.
+template <typename Function>
+void ForEachRows(const ProblemStructure& structure, Function&& fn) {
+  int32_t offset = 0;
   for (const ObservationTable& table : structure.observations) {
-    add(table.size(), table.point_id.data());
+    fn(table.size(), table.point_id.data(), table.camera_id.data(), offset);
+    offset += structure.f[static_cast<size_t>(table.camera_family)].size();
   }
-  add(structure.views.size(), structure.views.point_id.data());
-  double num_couplings = 0.0;
-  for (const double rows : num_rows) {
-    num_couplings += 0.5 * rows * (rows + 1.0);
+  const ViewStructure& views = structure.views;
+  fn(views.size(), views.point_id.data(), views.view_id.data(), offset);
+}
+
+// Pairs of rows of an eliminated block of more rows, in one of fewer than which
+// it does not matter how many of them have the same other block.
+constexpr int32_t kLongBlock = 64;
+
+// For each eliminated block of more than kLongBlock rows its pairs of other
+// blocks, each with itself included, in place of pairs of rows; summed.
+// num_rows: of each eliminated block.
+double NumPairsOfLongBlocks(const ProblemStructure& structure,
+                            const std::vector<int32_t>& num_rows) {
+  // The rows of long blocks, by block.
+  std::vector<int64_t> begin;
+  std::vector<int32_t> long_block(num_rows.size(), -1);
+  int64_t end = 0;
+  for (size_t e = 0; e < num_rows.size(); ++e) {
+    if (num_rows[e] > kLongBlock) {
+      long_block[e] = static_cast<int32_t>(begin.size());
+      begin.push_back(end);
+      end += num_rows[e];
+    }
   }
-  return num_couplings;
+  std::vector<int32_t> other(static_cast<size_t>(end));
+  std::vector<int64_t> next = begin;
+  int32_t num_others = 0;
+  ForEachRows(structure,
+              [&](int64_t n,
+                  const int32_t* eliminated,
+                  const int32_t* other_block,
+                  int32_t offset) {
+                for (int64_t i = 0; i < n; ++i) {
+                  const int32_t e = long_block[eliminated[i]];
+                  if (e >= 0) {
+                    const int32_t of_row = offset + other_block[i];
+                    num_others = std::max(num_others, of_row + 1);
+                    other[next[e]++] = of_row;
+                  }
+                }
+              });
+  std::vector<int32_t> seen_by(static_cast<size_t>(num_others), -1);
+  double num_pairs = 0.0;
+  begin.push_back(end);
+  for (size_t e = 0; e + 1 < begin.size(); ++e) {
+    int32_t num_seen = 0;
+    for (int64_t i = begin[e]; i < begin[e + 1]; ++i) {
+      int32_t& seen = seen_by[other[i]];
+      if (seen != static_cast<int32_t>(e)) {
+        seen = static_cast<int32_t>(e);
+        ++num_seen;
+      }
+    }
+    num_pairs += NumPairs(num_seen);
+  }
+  return num_pairs;
+}
+
+// S of pairs of blocks takes W of each pair, and a list of the rows of each: it
+// has to save more than that.
+bool RowsRepeat(double num_couplings, double of_blocks, double num_rows) {
+  constexpr double kTimes = 4.0;
+  return num_couplings > kTimes * (of_blocks + num_rows);
 }
 
 // Observations of one kind, or views that share no block, need none.
@@ -125,13 +169,60 @@ RowFacts FactsOf(const ProblemStructure& structure) {
 void CountCouplings(const ProblemStructure& structure,
                     kernels::HostContext* context,
                     RowFacts* facts) {
-  facts->num_couplings = structure.num_couplings >= 0.0
-                             ? structure.num_couplings
-                             : NumCouplings(structure, context);
-  if (!structure.general_rows.empty()) {
-    facts->num_couplings += NumGeneralCouplings(structure, context);
-  }
+  constexpr int64_t kRowsPerTask = 1 << 12;
   facts->has_pairs = HasPairs(structure);
+  const auto n = static_cast<double>(structure.num_observations() +
+                                     structure.views.size());
+  const double of_general_rows = NumGeneralCouplings(structure, context);
+  const auto set = [&](double of_rows, double of_blocks) {
+    facts->rows_repeat = RowsRepeat(of_rows, of_blocks, n);
+    facts->num_couplings =
+        of_general_rows + (facts->rows_repeat ? of_blocks : of_rows);
+  };
+  // Where rows are on a device, pairs of blocks are no more than these.
+  double num_others = 0.0;
+  for (const BlockTable& table : structure.f) {
+    num_others += table.size();
+  }
+  const double most_of_blocks = 0.5 * n * (num_others + 1.0);
+  if (structure.num_couplings >= 0.0) {
+    set(structure.num_couplings,
+        std::min(structure.num_couplings, most_of_blocks));
+    return;
+  }
+  int64_t num_blocks = 0;
+  for (const BlockTable& table : structure.e) {
+    num_blocks += table.size();
+  }
+  std::vector<int32_t> num_rows(num_blocks, 0);
+  ForEachRows(structure,
+              [&](int64_t size,
+                  const int32_t* eliminated,
+                  const int32_t* /*other*/,
+                  int32_t /*offset*/) {
+                context->ParallelFor(
+                    size, kRowsPerTask, [&](int64_t begin, int64_t end) {
+                      for (int64_t i = begin; i < end; ++i) {
+                        __atomic_fetch_add(
+                            &num_rows[eliminated[i]], 1, __ATOMIC_RELAXED);
+                      }
+                    });
+              });
+  double num_couplings = 0.0;
+  double of_short_blocks = 0.0;
+  for (const int32_t rows : num_rows) {
+    num_couplings += NumPairs(rows);
+    of_short_blocks += rows > kLongBlock ? 0.0 : NumPairs(rows);
+  }
+  double of_blocks = num_couplings;
+  if (std::any_of(structure.observations.begin(),
+                  structure.observations.end(),
+                  [](const auto& t) { return t.camera_id.on_device(); })) {
+    of_blocks = std::min(num_couplings, most_of_blocks);
+  } else if (RowsRepeat(num_couplings, of_short_blocks, n)) {
+    of_blocks = of_short_blocks + NumPairsOfLongBlocks(structure, num_rows);
+  }
+  set(num_couplings, of_blocks);
 }
 
 bool KnownFacts::BuildHasCuda() const { return kHasCuda; }

@@ -20,7 +20,8 @@ namespace ceres_ext {
 
 // The facts of a structure. The caller adds num_values and num_host_values.
 RowFacts FactsOf(const ProblemStructure& structure);
-// Adds those of S as a matrix, which takes a pass over the rows.
+// Adds those of S as a matrix, which takes a pass over the rows, two if many of
+// them repeat.
 void CountCouplings(const ProblemStructure& structure,
                     kernels::HostContext* context,
                     RowFacts* facts);

@@ -76,6 +76,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
   kernels::Status SetupSolver(const StepOptions& options,
                               const ProblemBlocks& blocks) final {
     CERES_EXT_RETURN_IF_ERROR(SetBlocks(blocks));
+    sums_pairs_ = options.sums_pairs;
     const bool in_two_steps = !owns_points_ && options.use_schur;
     const auto allocate = [&](bool wanted, int64_t n, Buffer<double>* buffer) {
       return machine_->Allocate(wanted ? n : 0, buffer);
@@ -252,7 +253,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
   }
 
   int schur_family() const final {
-    return kHasSchur && owns_points_ ? f_family_ : -1;
+    return kHasSchur && owns_points_ && !sums_pairs_ ? f_family_ : -1;
   }
 
   kernels::Status ForecastSchur(int64_t* bytes, int64_t* build_bytes) final {
@@ -424,6 +425,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
     if constexpr (kIsStored) {
       std::vector<kernels::SchurPairsBuilder::Cell> cells = {
           {f_family_, 0, kernels::ColumnsValue(0, F), F}};
+      builder->Reserve(e_family_, index_.num_observations, 1);
       return ForEachObservation(
           index_, machine_, [&](int32_t k, int32_t point, int32_t camera) {
             cells[0].block = camera;
@@ -555,6 +557,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
   int e_family_ = 0;
   int f_family_ = 0;
   bool owns_points_ = true;
+  bool sums_pairs_ = false;  // StepOptions::sums_pairs
   int64_t e_begin_ = 0;
   int64_t f_begin_ = 0;
   int64_t e_packed_begin_ = 0;

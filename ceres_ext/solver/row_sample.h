@@ -139,7 +139,8 @@ kernels::Status SampleRows(const kernels::ObservationIndexRef& index,
 
 // *couplings: of the cameras of an index, the strongest of each, by
 //   sum over common points of 1 / (observations of the point - 1)
-// of a sample.
+// of a sample; of a point of more than kMostRows only some observations, evenly
+// spaced, are looked at.
 template <typename Machine>
 kernels::Status ListSampledCouplings(const kernels::ObservationIndexRef& index,
                                      const RowSample& sample,
@@ -147,6 +148,7 @@ kernels::Status ListSampledCouplings(const kernels::ObservationIndexRef& index,
                                      Machine* machine,
                                      std::vector<Coupling>* couplings) {
   constexpr size_t kStrongest = 8;
+  constexpr int64_t kMostRows = 1 << 11;
   std::vector<int64_t> num_rows(static_cast<size_t>(index.num_cameras) + 1);
   CERES_EXT_RETURN_IF_ERROR(machine->Download(
       int64_t{index.num_cameras} + 1, index.camera_begin, num_rows.data()));
@@ -167,7 +169,8 @@ kernels::Status ListSampledCouplings(const kernels::ObservationIndexRef& index,
             ++taken;
             const int64_t first = sample.row_begin[at];
             const int64_t last = sample.row_begin[at + 1];
-            for (int64_t k = first; k < last; ++k) {
+            const int64_t every = (last - first + kMostRows - 1) / kMostRows;
+            for (int64_t k = first; k < last; k += every) {
               const int32_t other = sample.camera[k];
               if (weight[other] == 0.0) {
                 seen.push_back(other);

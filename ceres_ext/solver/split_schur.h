@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
@@ -112,18 +113,41 @@ inline void ListSplitRows(const RowSample& sample,
       begin[0] = 0;
     }
   }
-  const auto for_each_part = [&](int64_t at, auto&& function) {
+  // A camera may see a point thousands of times: S sums pairs of rows.
+  constexpr int64_t kMostOfCamera = 16;
+  using OfCluster = std::pair<int32_t, int64_t>;  // a row and its cluster
+  // function(begin, end) of the rows of each part, in their order. scratch:
+  // the rows of the point.
+  const auto for_each_part = [&](int64_t at,
+                                 std::vector<OfCluster>* scratch,
+                                 auto&& function) {
+    scratch->clear();
+    int64_t of_camera = 0;
+    for (int64_t k = sample.row_begin[at]; k < sample.row_begin[at + 1]; ++k) {
+      of_camera =
+          k > sample.row_begin[at] && sample.camera[k] == sample.camera[k - 1]
+              ? of_camera + 1
+              : 0;
+      if (of_camera < kMostOfCamera) {
+        scratch->emplace_back(cluster[sample.camera[k]], k);
+      }
+    }
+    std::sort(scratch->begin(), scratch->end());
+    auto next = scratch->begin();
     for (int64_t i = begin[at]; i < begin[at + 1]; ++i) {
-      if (i == begin[at] || of_point[i] != of_point[i - 1]) {
-        int64_t num_rows = 0;
-        for (int64_t k = sample.row_begin[at]; k < sample.row_begin[at + 1];
-             ++k) {
-          num_rows += cluster[sample.camera[k]] == of_point[i] ? 1 : 0;
-        }
-        // One row alone says nothing once its point is eliminated.
-        if (num_rows >= 2) {
-          function(of_point[i], num_rows);
-        }
+      if (i > begin[at] && of_point[i] == of_point[i - 1]) {
+        continue;
+      }
+      const auto is_before = [](const OfCluster& row, int32_t value) {
+        return row.first < value;
+      };
+      const auto first =
+          std::lower_bound(next, scratch->end(), of_point[i], is_before);
+      next =
+          std::lower_bound(first, scratch->end(), of_point[i] + 1, is_before);
+      // One row alone says nothing once its point is eliminated.
+      if (next - first >= 2) {
+        function(first, next);
       }
     }
   };
@@ -136,11 +160,12 @@ inline void ListSplitRows(const RowSample& sample,
   context->ParallelFor(n, kGrain, [&](int64_t first, int64_t last) {
     int64_t num_parts = 0;
     int64_t num_rows = 0;
+    std::vector<OfCluster> scratch;
     for (int64_t at = first; at < last; ++at) {
       std::sort(of_point.begin() + begin[at], of_point.begin() + begin[at + 1]);
-      for_each_part(at, [&](int32_t /*of_cluster*/, int64_t of_part) {
+      for_each_part(at, &scratch, [&](auto begin_of, auto end_of) {
         ++num_parts;
-        num_rows += of_part;
+        num_rows += end_of - begin_of;
       });
     }
     first_part[first / kGrain + 1] = num_parts;
@@ -156,15 +181,13 @@ inline void ListSplitRows(const RowSample& sample,
   context->ParallelFor(n, kGrain, [&](int64_t first, int64_t last) {
     int64_t part = first_part[first / kGrain];
     int64_t row = first_row[first / kGrain];
+    std::vector<OfCluster> scratch;
     for (int64_t at = first; at < last; ++at) {
-      for_each_part(at, [&](int32_t of_cluster, int64_t /*of_part*/) {
-        for (int64_t k = sample.row_begin[at]; k < sample.row_begin[at + 1];
-             ++k) {
-          if (cluster[sample.camera[k]] == of_cluster) {
-            rows->row[row] = sample.row[k];
-            rows->camera[row] = sample.camera[k];
-            rows->point[row++] = static_cast<int32_t>(part);
-          }
+      for_each_part(at, &scratch, [&](auto begin_of, auto end_of) {
+        for (auto of = begin_of; of != end_of; ++of) {
+          rows->row[row] = sample.row[of->second];
+          rows->camera[row] = sample.camera[of->second];
+          rows->point[row++] = static_cast<int32_t>(part);
         }
         rows->point_of_part[part++] = sample.point[at];
       });

@@ -56,6 +56,11 @@ struct StepOptions {
   bool use_mixed_precision_solves = false;
   int max_num_refinement_iterations = 0;  // at least 0
 
+  // S as a matrix is summed of pairs of blocks (structure/schur_pairs.h), also
+  // by a batch that could write it from pairs of its rows: these are many more.
+  // Needs a stored Jacobian.
+  bool sums_pairs = false;
+
   // Products of PCG are by S as a sparse matrix. Needs use_schur and
   // kSchurJacobi, and no power series.
   bool use_explicit_schur_complement = false;

@@ -324,9 +324,16 @@ bool SolveSetup::SetupPlan(const ImportOptions& import_options,
     const SolveWork work = Work(*pp);
     rows.num_values = work.num_values;
     rows.num_host_values = work.num_host_values;
+  }
+  if (has_auto || NeedsSchurMatrix(pp->options) ||
+      HasSecondLevel(options.preconditioner)) {
+    RowFacts counted = rows;
+    CountCouplings(
+        *structure, input_.kept->host_context(input_.num_threads), &counted);
+    rows.rows_repeat = counted.rows_repeat;
+    // Estimates of PCG's time don't depend on them.
     if (has_auto || IsFactorized(pp->options.linear_solver_type)) {
-      CountCouplings(
-          *structure, input_.kept->host_context(input_.num_threads), &rows);
+      rows = counted;
     }
   }
   KnownFacts facts(options, input_.num_threads, structure, input_.kept);

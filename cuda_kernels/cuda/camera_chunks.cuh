@@ -233,6 +233,7 @@ struct NormalTerm {
 
   const double* b = nullptr;               // R per observation; null: no vector
   const PointRecord<E>* points = nullptr;  // eliminated only
+  LongRepeats repeats;                     // eliminated only, with W
 
   template <typename Reader>
   __device__ __forceinline__ void Add(const Reader& reader,
@@ -258,6 +259,10 @@ struct NormalTerm {
     if constexpr (kMatrix) {
       double m[R * R];
       if constexpr (kEliminated) {
+        if (const double* const w = LongRepeatOf(j); w != nullptr) {
+          AddOfLongRepeat(jc, jp, record, w, row);
+          return;
+        }
         Remainder(jp, record, m);
       }
 #pragma unroll
@@ -288,6 +293,68 @@ struct NormalTerm {
              ++next) {
           AddRepeated(reader, k, camera_entry[next], point, row);
         }
+      }
+    }
+  }
+
+  // W of the long repeat that entry j is in; null: it is in none.
+  __device__ __forceinline__ const double* LongRepeatOf(int64_t j) const {
+    const int32_t repeat = repeats.Find(j);
+    return repeat < 0 ? nullptr : repeats.w + int64_t{F * E} * repeat;
+  }
+
+  // y = Jp Vi, R x E.
+  __device__ __forceinline__ static void MultiplyByInverse(
+      const T* jp, const PointRecord<E>& record, double* y) {
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      double x[E];
+#pragma unroll
+      for (int e = 0; e < E; ++e) {
+        x[e] = static_cast<double>(jp[E * r + e]);
+      }
+      SymmetricMultiply<E>(record.v_inverse(), x, y + E * r);
+    }
+  }
+  // Column i of Jc - Jp Vi W', x being that of Jc.
+  __device__ __forceinline__ static void SubtractW(
+      const double* x, const double* y, const double* w, int i, double* t) {
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      t[r] = x[r];
+#pragma unroll
+      for (int e = 0; e < E; ++e) {
+        t[r] -= y[E * r + e] * w[E * i + e];
+      }
+    }
+  }
+  // S += Jc' (Jc - Jp Vi W'), which over all entries of the repeat is
+  // sum of Jc'Jc - W Vi W'.
+  __device__ __forceinline__ static void AddOfLongRepeat(
+      const T* jc,
+      const T* jp,
+      const PointRecord<E>& record,
+      const double* w,
+      double* row) {
+    double y[R * E];
+    MultiplyByInverse(jp, record, y);
+#pragma unroll
+    for (int i = 0; i < F; ++i) {
+      double x[R];
+      double t[R];
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        x[r] = static_cast<double>(jc[F * r + i]);
+      }
+      SubtractW(x, y, w, i, t);
+#pragma unroll
+      for (int e = 0; e <= i; ++e) {
+        double sum = 0.0;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          sum += t[r] * static_cast<double>(jc[F * r + e]);
+        }
+        row[PackedIndex(i, e)] += sum;
       }
     }
   }
@@ -472,10 +539,12 @@ __device__ __forceinline__ void StageEntry(const ObservationIndexRef& index,
   typename Source::Value jp[Source::Shape::kESize];
   PointRecord<Term::E> record;
   double m[R * R];
+  const double* w = nullptr;  // of a long repeat
   if constexpr (kEliminated) {
     record = term.points[point];
     source.LoadPoint(k, camera, point, jp);
     Term::Remainder(jp, record, m);
+    w = term.LongRepeatOf(j);
   }
   if (half == 0) {
     double y[R] = {};
@@ -488,8 +557,9 @@ __device__ __forceinline__ void StageEntry(const ObservationIndexRef& index,
     }
   }
   const bool repeats =
-      kEliminated && ((j > camera_begin && entry_point[j - 1] == point) ||
-                      (j + 1 < camera_end && entry_point[j + 1] == point));
+      kEliminated && w == nullptr &&
+      ((j > camera_begin && entry_point[j - 1] == point) ||
+       (j + 1 < camera_end && entry_point[j + 1] == point));
 #pragma unroll
   for (int c = 0; c < (F + 1) / 2; ++c) {
     const int column = 2 * c + half;
@@ -500,7 +570,13 @@ __device__ __forceinline__ void StageEntry(const ObservationIndexRef& index,
       for (int r = 0; r < R; ++r) {
         x[r] = static_cast<double>(source.camera_blocks(k, F * r + column));
       }
-      Term::MultiplyByRemainder(m, x, t);
+      if (w == nullptr) {
+        Term::MultiplyByRemainder(m, x, t);
+      } else {
+        double y[R * Term::E];
+        Term::MultiplyByInverse(jp, record, y);
+        Term::SubtractW(x, y, w, column, t);
+      }
 #pragma unroll
       for (int r = 0; r < R; ++r) {
         left[r][column][slot] = x[r];
@@ -689,6 +765,79 @@ struct CameraChunk<StoredJacobian<T, Shape, kLayout>,
   static constexpr auto kKernel =
       StagedCameraChunkKernel<StoredJacobian<T, Shape, kLayout>, kEliminated>;
 };
+
+// W = sum of Jc'Jp over the entries of each long repeat.
+// Mapping: one block per repeat; a thread strides over its entries and keeps W
+// in registers. Order: a thread's entries ascending; a tree over the warp; warps
+// from 0 on. Traffic: the blocks of the entries, W.
+template <typename Source, typename Shape>
+__global__ void __launch_bounds__(kChunkBlock)
+    SumLongRepeatsKernel(ObservationIndexRef index,
+                         Source source,
+                         LongRepeats repeats,
+                         const int32_t* entry_point) {
+  using T = typename Source::Value;
+  constexpr int R = Shape::kNumResiduals;
+  constexpr int E = Shape::kE;
+  constexpr int kSize = Shape::kF * E;
+  constexpr int kNumWarps = kChunkBlock / kWarpSize;
+  __shared__ double sums[kNumWarps][kSize];
+  const int64_t begin = repeats.begin[blockIdx.x];
+  const int64_t end = repeats.end[blockIdx.x];
+  const int32_t point = entry_point[begin];
+  const CameraJacobianReader<Source> reader(
+      source, index.camera_id[index.camera_entry[begin]]);
+  double w[kSize] = {};
+  for (int64_t j = begin + threadIdx.x; j < end; j += kChunkBlock) {
+    T jc[Shape::kFSize];
+    T jp[Shape::kESize];
+    reader.Load(index.camera_entry[j], point, jc, jp);
+#pragma unroll
+    for (int i = 0; i < Shape::kF; ++i) {
+#pragma unroll
+      for (int e = 0; e < E; ++e) {
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          w[E * i + e] += static_cast<double>(jc[Shape::kF * r + i]) *
+                          static_cast<double>(jp[E * r + e]);
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) {
+    const double sum = WarpSum(w[i]);
+    if (threadIdx.x % kWarpSize == 0) {
+      sums[threadIdx.x / kWarpSize][i] = sum;
+    }
+  }
+  __syncthreads();  // Warps meet.
+  for (int i = static_cast<int>(threadIdx.x); i < kSize; i += kChunkBlock) {
+    double sum = 0.0;
+    for (int warp = 0; warp < kNumWarps; ++warp) {
+      sum += sums[warp][i];
+    }
+    repeats.w[int64_t{kSize} * blockIdx.x + i] = sum;
+  }
+}
+
+// Queues it. A source of a module is an overload.
+template <typename Shape, typename Source>
+Status SumLongRepeats(const ObservationIndexRef& index,
+                      const Source& source,
+                      CudaMachine* machine) {
+  const CudaWorkspaceRef& workspace = *index.cuda_workspace;
+  return Launch("SumLongRepeats",
+                SumLongRepeatsKernel<Source, Shape>,
+                workspace.long_repeats.num_repeats,
+                kChunkBlock,
+                0,
+                machine->stream(),
+                index,
+                source,
+                workspace.long_repeats,
+                workspace.entry_point);
+}
 
 // A source of a module is an overload.
 template <typename Source, typename Term>

@@ -139,6 +139,23 @@ Status PointNorms(const SquaredColumnNormsParams<ModelJacobian<F>>& params,
       ModelKernel::kPointNorms, ModelKernel::kLongPointNorms, params, machine);
 }
 
+template <typename Shape, int F>
+Status SumLongRepeats(const ObservationIndexRef& index,
+                      const ModelJacobian<F>& source,
+                      CudaMachine* machine) {
+  const CudaWorkspaceRef& workspace = *index.cuda_workspace;
+  return LaunchInModule(ModelKernel::kLongRepeats,
+                        *source.kernels,
+                        workspace.long_repeats.num_repeats,
+                        kChunkBlock,
+                        0,
+                        machine,
+                        index,
+                        source,
+                        workspace.long_repeats,
+                        workspace.entry_point);
+}
+
 template <int F, typename Term>
 Status SumCameraChunks(const ObservationIndexRef& index,
                        const ModelJacobian<F>& source,

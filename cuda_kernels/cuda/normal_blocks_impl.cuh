@@ -173,6 +173,11 @@ Status CameraBlocks(const NormalBlocksParams<Source, kLayout>& params,
   term.b = vector == nullptr ? nullptr : params.b;
   term.points =
       reinterpret_cast<const PointRecord<Local::kE>*>(workspace.point_records);
+  if constexpr (kMatrix && kEliminated) {
+    term.repeats = workspace.long_repeats;
+    CERES_EXT_RETURN_IF_ERROR(
+        SumLongRepeats<Local>(params.index, params.jacobian, machine));
+  }
   CERES_EXT_RETURN_IF_ERROR(
       SumCameraChunks(params.index, params.jacobian, term, machine));
   return Launch("FinishCameraBlocks",

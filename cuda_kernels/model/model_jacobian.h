@@ -33,8 +33,9 @@ enum class ModelKernel : int {
   kNormalProduct,
   kLeftMultiply,
   kSchurRhs,
+  kLongRepeats,
 };
-inline constexpr int kNumModelKernels = 15;
+inline constexpr int kNumModelKernels = 16;
 
 // A launch of one of them.
 struct ModelLaunch {

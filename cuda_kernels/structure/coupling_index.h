@@ -112,10 +112,21 @@ CERES_EXT_HOST_DEVICE inline int64_t FirstChunk(
 CERES_EXT_HOST_DEVICE inline int64_t NumCouplingsWithEarlier(
     const ObservationIndexRef& index, int64_t k) {
   const int64_t begin = index.point_begin[index.point_id[k]];
-  while (k > begin && index.camera_id[k - 1] == index.camera_id[k]) {
-    --k;
+  const int32_t camera = index.camera_id[k];
+  if (k == begin || index.camera_id[k - 1] != camera) {
+    return k - begin;
   }
-  return k - begin;
+  // A camera may see a point thousands of times.
+  int64_t first = begin;
+  while (first < k) {
+    const int64_t middle = (first + k) / 2;
+    if (index.camera_id[middle] < camera) {
+      first = middle + 1;
+    } else {
+      k = middle;
+    }
+  }
+  return first - begin;
 }
 
 // The memory of an index of couplings, known from the observations alone.

@@ -85,6 +85,63 @@ Status ListLongPoints(const ObservationIndexRef& index,
       });
 }
 
+// Lists the runs of more than kLongRepeat entries of a camera and a point.
+Status ListLongRepeats(const ObservationIndexRef& index,
+                       const int32_t* entry_point,
+                       CudaIndexScratch* scratch,
+                       CudaContext* context,
+                       DeviceBuffer<int64_t>* begins,
+                       DeviceBuffer<int64_t>* ends,
+                       LongRepeats* repeats) {
+  const int64_t n = index.num_observations;
+  const cudaStream_t stream = context->stream();
+  DeviceBuffer<int32_t> numbers;
+  CERES_EXT_RETURN_IF_ERROR(numbers.Allocate(context, n));
+  int32_t* const number = numbers.data();
+  CERES_EXT_RETURN_IF_ERROR(
+      ForEach("FlagLongRepeats", n, stream, [=] __device__(int64_t j) {
+        // Entries of a camera are sorted by point.
+        const auto are_alike = [&](int64_t other) {
+          return entry_point[other] == entry_point[j] &&
+                 index.camera_id[index.camera_entry[other]] ==
+                     index.camera_id[index.camera_entry[j]];
+        };
+        number[j] = j + kLongRepeat < n && are_alike(j + kLongRepeat) &&
+                            !(j > 0 && are_alike(j - 1))
+                        ? 1
+                        : 0;
+      }));
+  CERES_EXT_RETURN_IF_ERROR(
+      InclusiveSum(n, number, &repeats->num_repeats, scratch, context));
+  CERES_EXT_RETURN_IF_ERROR(begins->Allocate(context, repeats->num_repeats));
+  CERES_EXT_RETURN_IF_ERROR(ends->Allocate(context, repeats->num_repeats));
+  repeats->begin = begins->data();
+  repeats->end = ends->data();
+  if (repeats->num_repeats == 0) {
+    return Status();
+  }
+  int64_t* const begin = begins->data();
+  int64_t* const end = ends->data();
+  return ForEach("ListLongRepeats", n, stream, [=] __device__(int64_t j) {
+    if (number[j] == (j == 0 ? 0 : number[j - 1])) {
+      return;
+    }
+    const int64_t camera = index.camera_id[index.camera_entry[j]];
+    int64_t low = j;
+    int64_t high = index.camera_begin[camera + 1];
+    while (low < high) {  // The first entry of a later point.
+      const int64_t middle = (low + high) / 2;
+      if (entry_point[middle] > entry_point[j]) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    begin[number[j] - 1] = j;
+    end[number[j] - 1] = low;
+  });
+}
+
 }  // namespace
 
 Status CudaWorkspace::Setup(const ObservationIndexRef& index,
@@ -126,6 +183,21 @@ Status CudaWorkspace::Setup(const ObservationIndexRef& index,
   DeviceBuffer<int32_t> numbers;
   CERES_EXT_RETURN_IF_ERROR(
       ListLongPoints(index, scratch, context, &numbers, &long_point_, &view_));
+  view_.long_repeats = LongRepeats();
+  if (view_.num_long_points > 0) {  // kLongTrack is no more than kLongRepeat.
+    CERES_EXT_RETURN_IF_ERROR(ListLongRepeats(index,
+                                              entry_point,
+                                              scratch,
+                                              context,
+                                              &repeat_begin_,
+                                              &repeat_end_,
+                                              &view_.long_repeats));
+  }
+  CERES_EXT_RETURN_IF_ERROR(
+      repeat_w_.Allocate(context,
+                         int64_t{view_.long_repeats.num_repeats} *
+                             options.max_columns * BalShape<9>::kE));
+  view_.long_repeats.w = repeat_w_.data();
   view_.max_columns = options.max_columns;
   const int64_t chunk_values =
       NumChunkValues(view_.num_chunks, options.max_columns);

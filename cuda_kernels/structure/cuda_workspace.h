@@ -42,6 +42,34 @@ inline constexpr TileOptions kStoredTiles{256, 256, 256, false};
 // Measurement: docs/measurements/gpu.md.
 inline constexpr int kLongTrack = 64;
 
+// Runs of more than so many entries of a camera that have one point: W of the
+// run is a sum that is formed once, where each entry of a shorter one goes
+// through the others.
+inline constexpr int kLongRepeat = 64;
+
+// For each of them, ascending: the first of its entries, the end, and W.
+struct LongRepeats {
+  int32_t num_repeats = 0;
+  const int64_t* begin = nullptr;  // [num_repeats]
+  const int64_t* end = nullptr;    // [num_repeats]
+  double* w = nullptr;             // scratch: the F x E values of each
+
+  // The one that has entry j; -1: none has.
+  CERES_EXT_HOST_DEVICE int32_t Find(int64_t j) const {
+    int32_t low = 0;
+    int32_t high = num_repeats;
+    while (low < high) {
+      const int32_t middle = (low + high) / 2;
+      if (begin[middle] <= j) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low > 0 && j < end[low - 1] ? low - 1 : -1;
+  }
+};
+
 struct CudaWorkspaceRef {
   TileIndexRef recomputed_tiles;
   TileIndexRef stored_tiles;
@@ -55,6 +83,7 @@ struct CudaWorkspaceRef {
   // them, where a thread sums one of the others.
   int32_t num_long_points = 0;
   const int32_t* long_point = nullptr;  // [num_long_points]
+  LongRepeats long_repeats;
 
   // Scratch, which holds nothing from one operation to the next. partial: one
   // row of a block, packed, and a vector per chunk, or one of a vector per tile
@@ -138,6 +167,9 @@ class CudaWorkspace {
   DeviceBuffer<int32_t> camera_chunk_begin_;
   DeviceBuffer<int32_t> entry_point_;
   DeviceBuffer<int32_t> long_point_;
+  DeviceBuffer<int64_t> repeat_begin_;
+  DeviceBuffer<int64_t> repeat_end_;
+  DeviceBuffer<double> repeat_w_;
   DeviceBuffer<double> scratch_;
   DeviceBuffer<double> local_cameras_;
 };

@@ -5,6 +5,8 @@
 // emulated, against stock Ceres with the same options: the same end, and for
 // exact steps the same accepted and rejected ones and the same costs.
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -149,6 +151,58 @@ TEST_P(ExactStep, EndsWhereStockEnds) {
       ExpectSameSteps(summary, SolveStock(&stock));
     }
   }
+}
+
+// A point that three cameras see thousands of times each: time and memory are
+// linear. By pairs of rows the host would take hours, and a device 8 bytes for
+// each of them.
+TEST_P(ExactStep, OfAPointThatIsSeenThousandsOfTimes) {
+  const auto [kind, type, jacobian, device] = GetParam();
+  SKIP_WITHOUT(device, type);
+  if (kind == Kind::kViews && jacobian == JACOBIAN_RECOMPUTED) {
+    GTEST_SKIP() << "Views have no Jacobian to recompute.";
+  }
+#ifdef CERES_EXT_EMULATED
+  constexpr int kRepeats = 2000;
+#else
+  constexpr int kRepeats = 100000;
+#endif
+  std::vector<int64_t> bytes;
+  for (const int repeats : {kRepeats / 2, kRepeats}) {
+    BalTestProblem start = MakeBalTestProblem(7, 60, 3, 9);
+    std::vector<size_t> of_point;
+    for (size_t k = 0; k < start.point_id.size(); ++k) {
+      if (start.point_id[k] == 0) {
+        of_point.push_back(k);
+      }
+    }
+    for (int k = 0; k < repeats; ++k) {
+      const size_t row = of_point[static_cast<size_t>(k) % of_point.size()];
+      start.camera_id.push_back(start.camera_id[row]);
+      start.point_id.push_back(0);
+      for (size_t i = 0; i < 2; ++i) {
+        start.observations.push_back(start.observations[2 * row + i] +
+                                     std::sin(k + static_cast<double>(i)));
+      }
+    }
+    Case ours(kind, 2, start);
+    ours.options.linear_solver_type = type;
+    ours.options.max_num_iterations = 4;
+    ours.ext_options.jacobian = jacobian;
+    const Summary summary = SolveOn(device, &ours);
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    EXPECT_EQ(summary.num_pcg_iterations, 0);
+    EXPECT_NE(summary.method.find("stored"), std::string::npos)
+        << summary.method;
+    bytes.push_back(summary.memory_bytes);
+    if (repeats == kRepeats) {
+      Case stock(kind, 2, start);
+      stock.options.linear_solver_type = type;
+      stock.options.max_num_iterations = 4;
+      ExpectSameSteps(summary, SolveStock(&stock));
+    }
+  }
+  EXPECT_LT(static_cast<double>(bytes[1]), 2.5 * static_cast<double>(bytes[0]));
 }
 
 // In ten runs, on the host with another number of threads each, and in a

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -21,11 +23,16 @@
 #include "ceres/residual_block.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/blocks/machine_problem.h"
 #include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/array_rows.h"
+#include "ceres_ext/import/elimination.h"
+#include "ceres_ext/rows/row_groups_evaluator.h"
+#include "ceres_ext/session/known_facts.h"
 #include "ceres_ext/under_ceres/program_rows.h"
 #include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/machine/host_machine.h"
 #include "gtest/gtest.h"
 #include "tests/front/bal_test_problem.h"
 
@@ -770,6 +777,213 @@ TEST_P(ArrayRowsTest, OtherRowsAreNotUniform) {
   }
 }
 
+// A view of a point, with intrinsics of few columns.
+struct SmallViewError {
+  template <typename T>
+  bool operator()(const T* pose,
+                  const T* intrinsics,
+                  const T* point,
+                  T* residuals) const {
+    for (int i = 0; i < 2; ++i) {
+      residuals[i] = intrinsics[i] * (point[i] + pose[i] + pose[3 + i] * z) - z;
+    }
+    return true;
+  }
+  double z;
+};
+using SmallViewCost = DeviceAutoDiffCostFunction<SmallViewError, 2, 6, 2, 3>;
+
+// Rows of another problem. Counts the blocks that are read one by one.
+class CountedRows final : public ProblemRows {
+ public:
+  explicit CountedRows(const ProblemRows* rows) : rows_(rows) {}
+
+  int64_t num_read() const { return num_read_; }
+
+  int num_columns() const final { return rows_->num_columns(); }
+  int num_parameters() const final { return rows_->num_parameters(); }
+  int num_residuals() const final { return rows_->num_residuals(); }
+  int32_t num_blocks() const final { return rows_->num_blocks(); }
+  VaryingBlock block(int32_t i) const final { return rows_->block(i); }
+  int64_t size() const final { return rows_->size(); }
+  int NumResiduals(int64_t i) const final { return rows_->NumResiduals(i); }
+  int NumBlocks(int64_t i) const final { return rows_->NumBlocks(i); }
+  BlockOfRow Block(int64_t i, int j) const final {
+    ++num_read_;
+    return rows_->Block(i, j);
+  }
+  int BlockSize(int64_t i, int j) const final { return rows_->BlockSize(i, j); }
+  LossOfRow Loss(int64_t i) const final { return rows_->Loss(i); }
+  bool has_weights() const final { return rows_->has_weights(); }
+  const ceres::CostFunction& TypicalCostFunction(int64_t i) const final {
+    return rows_->TypicalCostFunction(i);
+  }
+  const ceres::CostFunction* CostFunction(
+      int64_t i,
+      std::unique_ptr<const ceres::CostFunction>* owner) const final {
+    return rows_->CostFunction(i, owner);
+  }
+  void CopyConstants(int64_t i, void* constants) const final {
+    rows_->CopyConstants(i, constants);
+  }
+  int64_t Number(int64_t i) const final { return rows_->Number(i); }
+
+ private:
+  void CopyBlocks(int64_t begin, int64_t end, int32_t* to) const final {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int j = 0; j < rows_->NumBlocks(i); ++j) {
+        *to++ = rows_->Block(i, j).index;
+      }
+    }
+  }
+
+  const ProblemRows* rows_;
+  mutable std::atomic<int64_t> num_read_{0};
+};
+
+// Images that each see all of many points.
+class LongBlocksTest : public testing::TestWithParam<int> {
+ protected:
+  static constexpr int kImages = 6;
+
+  LongBlocksTest() : context_(GetParam()) {}
+
+  // Poses and intrinsics of each image, and points, in this order.
+  void Add(int num_points, bool points_vary, ArrayProblem* problem) {
+    poses_.assign(6 * kImages, 0.1);
+    intrinsics_.assign(2 * kImages, 0.2);
+    points_.assign(static_cast<size_t>(3 * num_points), 0.3);
+    are_constant_.assign(static_cast<size_t>(num_points), points_vary ? 0 : 1);
+    image_.clear();
+    point_.clear();
+    for (int32_t p = 0; p < num_points; ++p) {
+      for (int32_t i = 0; i < kImages; ++i) {
+        image_.push_back(i);
+        point_.push_back(p);
+      }
+    }
+    AddRows(problem);
+  }
+  void AddRows(ArrayProblem* problem) {
+    z_.assign(image_.size(), 0.5);
+    const int poses = problem->AddParameters({poses_.data(), kImages, 6});
+    const int intrinsics =
+        problem->AddParameters({intrinsics_.data(), kImages, 2});
+    ArrayProblem::Parameters points;
+    points.values = points_.data();
+    points.num_blocks = static_cast<int64_t>(points_.size()) / 3;
+    points.size = 3;
+    points.is_constant = are_constant_.data();
+    const int of_points = problem->AddParameters(points);
+    problem->AddResiduals<SmallViewCost>(static_cast<int64_t>(z_.size()),
+                                         z_.data(),
+                                         {{poses, image_.data()},
+                                          {intrinsics, image_.data()},
+                                          {of_points, point_.data()}});
+  }
+
+  kernels::HostContext context_;
+  std::vector<double> poses_;
+  std::vector<double> intrinsics_;
+  std::vector<double> points_;
+  std::vector<double> z_;
+  std::vector<uint8_t> are_constant_;
+  std::vector<int32_t> image_;
+  std::vector<int32_t> point_;
+};
+
+// Of a pose and intrinsics that have only each other the smaller one is
+// eliminated, whose rows are observations of views.
+TEST_P(LongBlocksTest, SmallBlocksAreEliminated) {
+  ArrayProblem problem;
+  Add(10, /*points_vary=*/false, &problem);
+  ArrayRows rows(&problem);
+  rows.Setup(&context_);
+  rows.Order({});
+  rows.ReadBlocks(&context_);
+  std::vector<uint8_t> expected(2 * kImages, 0);
+  std::fill(expected.begin() + kImages, expected.end(), 1);
+  EXPECT_EQ(IndependentSet(rows, /*max_size=*/6), expected);
+}
+
+// Constant points make a combination of blocks of each row, of which a view has
+// thousands.
+TEST_P(LongBlocksTest, SetUpOfViewsIsLinear) {
+  constexpr int kPoints = 5000;
+  ArrayProblem problem;
+  Add(kPoints, /*points_vary=*/false, &problem);
+  ArrayRows of_arrays(&problem);
+  of_arrays.Setup(&context_);
+  of_arrays.OrderFirst(1);
+  const auto rows = std::make_shared<CountedRows>(&of_arrays);
+  ImportOptions options;
+  options.num_eliminate_blocks = kImages;
+  ProblemStructure structure;
+  std::string reason;
+  ASSERT_TRUE(ImportRows(rows, options, &context_, &structure, &reason))
+      << reason;
+  ASSERT_EQ(structure.views.size(), kImages * kPoints);
+  kernels::HostMachine machine(GetParam());
+  MachineProblem<kernels::HostMachine> blocks;
+  ASSERT_TRUE(blocks
+                  .Setup(/*merge_blocks=*/true,
+                         &structure,
+                         /*recomputed=*/false,
+                         /*mixed=*/false,
+                         /*kept_index=*/nullptr,
+                         &context_,
+                         &machine)
+                  .ok());
+  Summary summary;
+  std::set<std::string> notes;
+  RowGroupsInput<kernels::HostMachine> input;
+  input.structure = &structure;
+  input.blocks = &blocks;
+  input.host_context = &context_;
+  input.summary = &summary;
+  input.why_no_form = {""};
+  input.notes = &notes;
+  std::unique_ptr<BatchEvaluator> evaluator;
+  ASSERT_TRUE(CreateViewEvaluator(input, &evaluator).ok());
+  // Each of the three blocks of a row a few times.
+  EXPECT_LE(rows->num_read(), 3 * 4 * kImages * kPoints);
+}
+
+// S of rows that repeat is summed of pairs of blocks, not of rows.
+TEST_P(LongBlocksTest, PairsOfBlocksAreCounted) {
+  constexpr int kPoints = 100;
+  constexpr int kRepeats = 10000;
+  // Those of the six images of a point, each with itself.
+  constexpr double kPairs = 21.0 * kPoints;
+  for (const bool repeat : {false, true}) {
+    ArrayProblem problem;
+    Add(kPoints, /*points_vary=*/true, &problem);
+    if (repeat) {
+      for (int32_t k = 0; k < kImages * kRepeats; ++k) {
+        image_.push_back(k % kImages);
+        point_.push_back(7);
+      }
+      problem = {};
+      AddRows(&problem);
+    }
+    const auto rows = std::make_shared<ArrayRows>(&problem);
+    rows->Setup(&context_);
+    rows->OrderFirst(2);
+    ImportOptions options;
+    options.num_eliminate_blocks = kPoints;
+    ProblemStructure structure;
+    std::string reason;
+    ASSERT_TRUE(ImportRows(rows, options, &context_, &structure, &reason))
+        << reason;
+    RowFacts facts = FactsOf(structure);
+    CountCouplings(structure, &context_, &facts);
+    EXPECT_EQ(facts.rows_repeat, repeat);
+    EXPECT_EQ(facts.num_couplings, kPairs);
+    EXPECT_FALSE(facts.has_pairs);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, LongBlocksTest, testing::Values(1, 4));
 INSTANTIATE_TEST_SUITE_P(Threads, BundleStructureTest, testing::Values(1, 4));
 INSTANTIATE_TEST_SUITE_P(Threads, ArrayRowsTest, testing::Values(1, 4));
 

@@ -195,6 +195,8 @@ TEST_F(CudaIndexTest, CouplingsLikeHost) {
   ExpectCouplingsLikeHost(MakeEdgePairs());
   // Repeated pairs in one track of 1,700 observations.
   ExpectCouplingsLikeHost(MakeLongPairs());
+  // Cameras that see a point hundreds of times.
+  ExpectCouplingsLikeHost(MakePairs(5, 3, {0, 700}, 7));
   ExpectCouplingsLikeHost(PairList{3, 5, {}, {}});
   ExpectCouplingsLikeHost(PairList());
 }

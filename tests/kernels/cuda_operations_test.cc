@@ -1021,6 +1021,23 @@ TYPED_TEST(CudaOperationsTest, NormalBlocksOfLongTracks) {
   this->CompareNormalBlocks(true);
 }
 
+// Cameras that see a point more than kLongRepeat times, and some that see it as
+// often as that or less.
+TYPED_TEST(CudaOperationsTest, NormalBlocksOfLongRepeats) {
+  PairList pairs = MakePairs(5, 9, {3, 1700, 2, 0, 5}, 7);
+  for (const int32_t point : {0, 4}) {
+    const int32_t first = point == 0 ? 0 : 2;
+    for (int32_t k = 0; k < kLongRepeat; ++k) {
+      pairs.camera.insert(pairs.camera.end(), {first, first + 1});
+      pairs.point.insert(pairs.point.end(), {point, point});
+    }
+  }
+  this->Prepare(pairs, {});
+  EXPECT_GT(this->workspace_.ref().long_repeats.num_repeats, 2);
+  this->CompareNormalBlocks(true);
+  this->CompareNormalBlocks(false);
+}
+
 TYPED_TEST(CudaOperationsTest, NormalBlocksOfManyChunks) {
   // Camera 1 has more entries than a chunk.
   this->Prepare(MakePairs(5, 9000, {2, 1, 3, 0}, 21), {});

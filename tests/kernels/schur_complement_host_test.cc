@@ -137,6 +137,31 @@ TEST_P(CouplingIndexTest, LikeItsDefinition) {
   EXPECT_EQ(chunk > 0, structure.name == "long_blocks");
 }
 
+// Going through the rows of a camera and a point for each of them would take
+// days.
+TEST(CouplingIndexTest, OfACameraThatSeesAPointAMillionTimes) {
+  constexpr int64_t kRows = 1 << 20;
+  std::vector<int32_t> camera(kRows, 1);
+  camera[kRows / 2] = 0;
+  const std::vector<int32_t> point(kRows, 0);
+  HostMachine machine(1);
+  ObservationIndex observations;
+  ASSERT_TRUE(
+      observations.Build({2, 1, kRows, camera.data(), point.data()}).ok());
+  CouplingForecast forecast;
+  ASSERT_TRUE(
+      ForecastCouplings(
+          observations.ref(), CouplingList::kBlocks, &machine, &forecast)
+          .ok());
+  EXPECT_EQ(forecast.num_couplings, kRows - 1);
+  CouplingIndex couplings;
+  ASSERT_TRUE(
+      couplings.Build(observations.ref(), CouplingList::kBlocks, &machine)
+          .ok());
+  EXPECT_EQ(couplings.ref().num_couplings, kRows - 1);
+  EXPECT_EQ(couplings.ref().num_blocks, 3);
+}
+
 std::vector<Structure> AllStructures() {
   std::vector<Structure> all = EdgeStructures();
   all.push_back(LongBlocks());

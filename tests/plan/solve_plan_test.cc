@@ -369,7 +369,14 @@ TEST_F(SolvePlanTest, StoresWhatAMatrixIsFormedOf) {
   EXPECT_FALSE(Plan().recomputed);
   EXPECT_THAT(Plan().notes,
               ElementsAre(HasSubstr("the Jacobian is stored, since")));
+  EXPECT_FALSE(Plan().step.sums_pairs);
   rows_.num_other_rows = 0;
+  rows_.rows_repeat = true;
+  EXPECT_FALSE(Plan().recomputed);
+  EXPECT_TRUE(Plan().step.sums_pairs);
+  EXPECT_THAT(Plan().notes,
+              ElementsAre(HasSubstr("observations of a point have the same")));
+  rows_.rows_repeat = false;
   rows_.num_observation_kinds = 2;
   EXPECT_FALSE(Plan().recomputed);
   options().jacobian = JACOBIAN_AUTO;

@@ -926,6 +926,7 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
     const double tolerance =
         4.0 * (problem.J.rows() + 50) * kEpsilon * scale * scale;
     StepOptions options;
+    options.sums_pairs = seed % 3 == 1;
     SchurComplement<Machine> schur;
     ASSERT_TRUE(
         schur.Setup(options, problem.blocks, data.batches, machine_.get())
@@ -1268,6 +1269,7 @@ TEST_F(RandomStructures, StepsOfAMixtureAreTheDenseOnes) {
     options.preconditioner = seed % 3 == 0 ? PreconditionerType::kJacobi
                                            : PreconditionerType::kSchurJacobi;
     options.factorization = Factorization::kDense;
+    options.sums_pairs = seed % 5 == 4;
     Problem problem(seed, /*merge=*/seed % 2 == 1, /*own_views=*/seed % 8 == 7);
     OnMachine data(problem, machine_.get());
     const int64_t num_e = problem.num_e();
