@@ -102,9 +102,10 @@ bool StartDevice(const Options& ext_options, std::string* error);
 
 // Frees what solves keep for later solves of the process: host threads, and on
 // a device a stream, page-locked memory and at most 64 MiB for each of up to
-// four concurrent solves. Handles of cuSOLVER and cuBLAS, some tens of megabytes
-// each, too; their destruction waits for the whole device and breaks stream
-// captures of other threads. ArraySolvers keep their resources. Thread safe.
+// four concurrent solves. Handles of cuSOLVER, cuBLAS and cuDSS, some tens of
+// megabytes each, too; their destruction waits for the whole device and breaks
+// stream captures of other threads. ArraySolvers keep their resources. Thread
+// safe.
 void ReleaseIdle();
 
 struct EvaluateOptions {

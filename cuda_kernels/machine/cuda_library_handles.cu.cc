@@ -29,28 +29,30 @@ Waiting& waiting() {
 // Resources of a lost device must not be destroyed. Errors are the echo of
 // earlier ones.
 void Destroy(LibraryHandles* handles) {
-#if CERES_EXT_WITH_CUSOLVER
-  const CusolverFunctions* cusolver = nullptr;
-  const CublasFunctions* cublas = nullptr;
   if (!handles->beacon.MakeCurrent() || !handles->beacon.IsThere()) {
     return;
   }
+#if CERES_EXT_WITH_CUDSS
+  const CudssFunctions* cudss = nullptr;
+  if (handles->cudss != nullptr && LoadCudss(&cudss).ok()) {
+    static_cast<void>(cudss->cudssDestroy(handles->cudss));
+  }
+#endif
+#if CERES_EXT_WITH_CUSOLVER
+  const CusolverFunctions* cusolver = nullptr;
+  const CublasFunctions* cublas = nullptr;
   if (handles->cublas != nullptr && LoadCublas(&cublas).ok()) {
     static_cast<void>(cublas->cublasDestroy_v2(handles->cublas));
   }
-  if (LoadCusolver(&cusolver).ok()) {
+  if (handles->cusolver != nullptr && LoadCusolver(&cusolver).ok()) {
     if (handles->params != nullptr) {
       static_cast<void>(cusolver->cusolverDnDestroyParams(handles->params));
     }
-    if (handles->cusolver != nullptr) {
-      static_cast<void>(cusolver->cusolverDnDestroy(handles->cusolver));
-    }
+    static_cast<void>(cusolver->cusolverDnDestroy(handles->cusolver));
   }
+#endif
   static_cast<void>(cudaGetLastError());
   handles->beacon.Remove();
-#else
-  static_cast<void>(handles);
-#endif
 }
 
 }  // namespace

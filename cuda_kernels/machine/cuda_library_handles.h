@@ -1,14 +1,14 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Handles of cuSOLVER and cuBLAS, which wait in the process for the next user
-// of the device:
+// Handles of cuSOLVER, cuBLAS and cuDSS, which wait in the process for the next
+// user of the device:
 //
 //   handles = BorrowLibraryHandles(context);
 //   ReturnLibraryHandles(std::move(handles));
 //
-// cusolverDnDestroy and cublasDestroy wait for the whole device, which breaks
-// stream captures of other threads, and making the handles takes milliseconds.
-// Each keeps some tens of megabytes.
+// cusolverDnDestroy, cublasDestroy and cudssDestroy wait for the whole device,
+// which breaks stream captures of other threads, and making the handles takes
+// milliseconds. Those of cuSOLVER and cuBLAS keep some tens of megabytes.
 //
 // Thread safe. Host-includable: needs no CUDA toolkit.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARY_HANDLES_H_
@@ -21,6 +21,7 @@
 typedef struct cublasContext* cublasHandle_t;
 typedef struct cusolverDnContext* cusolverDnHandle_t;
 typedef struct cusolverDnParams* cusolverDnParams_t;
+typedef struct cudssContext* cudssHandle_t;
 
 namespace ceres_ext::kernels {
 
@@ -32,6 +33,8 @@ struct LibraryHandles {
   cusolverDnHandle_t cusolver = nullptr;
   cusolverDnParams_t params = nullptr;
   cublasHandle_t cublas = nullptr;
+  // Without memory that a user's memory handler has given it.
+  cudssHandle_t cudss = nullptr;
 };
 
 // Of the context's device, which is current: those returned last, or new ones.

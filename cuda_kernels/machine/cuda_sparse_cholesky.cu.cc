@@ -16,6 +16,7 @@
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_libraries.cuh"
+#include "cuda_kernels/machine/cuda_library_handles.h"
 #include "cuda_kernels/machine/cuda_solution_check.h"
 #include "cuda_kernels/machine/device_buffer.h"
 
@@ -72,22 +73,26 @@ class CudaSparseCholesky::Handles {
   ~Handles() {
     const KeepCurrentContext keep;
     if (context_->IsAlive()) {
+      static_cast<void>(context_->Synchronize());  // It may use the handle.
       for (const cudssMatrix_t matrix : {a, x, b}) {
         if (matrix != nullptr) {
           static_cast<void>(cudss->cudssMatrixDestroy(matrix));
         }
       }
       if (data != nullptr) {
-        static_cast<void>(cudss->cudssDataDestroy(handle, data));
+        static_cast<void>(cudss->cudssDataDestroy(libraries->cudss, data));
       }
       if (config != nullptr) {
         static_cast<void>(cudss->cudssConfigDestroy(config));
       }
-      if (handle != nullptr) {
-        static_cast<void>(cudss->cudssDestroy(handle));
+      if (!blocks_.empty() && libraries->cudss != nullptr) {
+        // It has memory of this object.
+        static_cast<void>(cudss->cudssDestroy(libraries->cudss));
+        libraries->cudss = nullptr;
       }
       static_cast<void>(cudaGetLastError());
     }
+    ReturnLibraryHandles(std::move(libraries));
     for (const auto& [data, num_bytes] : blocks_) {
       context_->Free(data, num_bytes);
     }
@@ -138,7 +143,7 @@ class CudaSparseCholesky::Handles {
   }
 
   const CudssFunctions* const cudss;
-  cudssHandle_t handle = nullptr;
+  std::unique_ptr<LibraryHandles> libraries;  // not null after Configure
   cudssConfig_t config = nullptr;
   cudssData_t data = nullptr;
   cudssMatrix_t a = nullptr;
@@ -222,16 +227,21 @@ Status CudaSparseCholesky::Analyze(const LowerCsr& csr,
 
 Status CudaSparseCholesky::Configure() {
   Handles* const handles = handles_.get();
-  CERES_EXT_CALL(cudssCreate, &handles->handle);
-  CERES_EXT_CALL(cudssSetStream, handles->handle, machine_->stream());
+  CERES_EXT_RETURN_IF_ERROR(
+      BorrowLibraryHandles(*machine_->context(), &handles->libraries));
+  cudssHandle_t& handle = handles->libraries->cudss;
+  if (handle == nullptr) {
+    CERES_EXT_CALL(cudssCreate, &handle);
+  }
+  CERES_EXT_CALL(cudssSetStream, handle, machine_->stream());
   cudssDeviceMemHandler_t memory = {};
   memory.ctx = handles;
   memory.device_alloc = &Handles::Allocate;
   memory.device_free = &Handles::Free;
   std::strncpy(memory.name, "Ceres Ext", sizeof(memory.name) - 1);
-  CERES_EXT_CALL(cudssSetDeviceMemHandler, handles->handle, &memory);
+  CERES_EXT_CALL(cudssSetDeviceMemHandler, handles->libraries->cudss, &memory);
   if (std::getenv("CUDSS_JIT_CACHE_DIR") == nullptr) {
-    CERES_EXT_CALL(cudssSetJitCacheDir, handles->handle, "");  // none
+    CERES_EXT_CALL(cudssSetJitCacheDir, handles->libraries->cudss, "");  // none
   }
   CERES_EXT_CALL(cudssConfigCreate, &handles->config);
   const int deterministic = 1;
@@ -248,7 +258,7 @@ Status CudaSparseCholesky::Configure() {
                  CUDSS_CONFIG_MATCHING_ALG,
                  &matching,
                  sizeof(matching));
-  CERES_EXT_CALL(cudssDataCreate, handles->handle, &handles->data);
+  CERES_EXT_CALL(cudssDataCreate, handles->libraries->cudss, &handles->data);
   return {};
 }
 
@@ -316,7 +326,7 @@ Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
   CERES_EXT_RETURN_IF_ERROR(Configure());
   CERES_EXT_RETURN_IF_ERROR(CreateMatrices(values));
   CERES_EXT_CALL(cudssExecute,
-                 handles->handle,
+                 handles->libraries->cudss,
                  CUDSS_PHASE_ANALYSIS,
                  handles->config,
                  handles->data,
@@ -329,7 +339,7 @@ Status CudaSparseCholesky::TryAnalyze(const LowerCsr& csr,
       [&](cudssDataParam_t what, void* to, size_t num_bytes) -> Status {
     size_t num_written = 0;
     CERES_EXT_CALL(cudssDataGet,
-                   handles->handle,
+                   handles->libraries->cudss,
                    handles->data,
                    what,
                    to,
@@ -406,7 +416,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
     // It stays until somebody takes it away.
     const int none = 0;
     CERES_EXT_CALL(cudssDataSet,
-                   handles->handle,
+                   handles->libraries->cudss,
                    handles->data,
                    CUDSS_DATA_INFO,
                    &none,
@@ -416,7 +426,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
   CERES_EXT_RETURN_IF_ERROR(FlushLaunches());
   handles->Begin();
   const cudssStatus_t status = handles->cudss->cudssExecute(
-      handles->handle,
+      handles->libraries->cudss,
       was_factorized_ ? CUDSS_PHASE_REFACTORIZATION : CUDSS_PHASE_FACTORIZATION,
       handles->config,
       handles->data,
@@ -431,7 +441,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
   int info = 0;
   size_t num_written = 0;
   CERES_EXT_CALL(cudssDataGet,
-                 handles->handle,
+                 handles->libraries->cudss,
                  handles->data,
                  CUDSS_DATA_INFO,
                  &info,
@@ -448,7 +458,7 @@ Status CudaSparseCholesky::Factorize(const double* values,
   std::vector<int32_t> row(static_cast<size_t>(csr_.n));
   handles->Begin();
   if (info > 0 && info <= csr_.n &&
-      handles->cudss->cudssDataGet(handles->handle,
+      handles->cudss->cudssDataGet(handles->libraries->cudss,
                                    handles->data,
                                    CUDSS_DATA_PERM_REORDER_ROW,
                                    row.data(),
@@ -476,7 +486,7 @@ Status CudaSparseCholesky::Solve(const double* b, double* x) {
   CERES_EXT_CALL(cudssMatrixSetValues, handles->b, b);
   CERES_EXT_CALL(cudssMatrixSetValues, handles->x, x);
   CERES_EXT_CALL(cudssExecute,
-                 handles->handle,
+                 handles->libraries->cudss,
                  CUDSS_PHASE_SOLVE,
                  handles->config,
                  handles->data,
@@ -508,7 +518,7 @@ Status CudaSparseCholesky::SolveColumns(int64_t num_columns,
     CERES_EXT_CALL(cudssMatrixSetValues, handles->b, b + csr_.n * j);
     CERES_EXT_CALL(cudssMatrixSetValues, handles->x, x + csr_.n * j);
     CERES_EXT_CALL(cudssExecute,
-                   handles->handle,
+                   handles->libraries->cudss,
                    CUDSS_PHASE_SOLVE,
                    handles->config,
                    handles->data,

@@ -524,6 +524,7 @@ TEST_F(CudaSparseCholeskyTest, EveryCallMayFail) {
   DeviceBuffer<double> b = Upload(RightHandSide(a, expected));
   DeviceBuffer<double> x = Poisoned<double>(n);
   context_->ReleaseKeptMemory();
+  ReleaseLibraryHandles();
   const int64_t num_held = cuda_faults().num_held();
   const int64_t used_bytes = context_->used_bytes();
   for (const bool and_all_later : {false, true}) {
@@ -566,6 +567,7 @@ TEST_F(CudaSparseCholeskyTest, EveryCallMayFail) {
         EXPECT_LT(Distance(Download(x), expected), 1e-12);
       }
       context_->ReleaseKeptMemory();
+      ReleaseLibraryHandles();
       EXPECT_EQ(cuda_faults().num_held(), num_held);
       EXPECT_EQ(context_->used_bytes(), used_bytes);
       if (!has_failed) {
