@@ -23,7 +23,7 @@ bool HasContext(int cuda_device) {
   return true;
 }
 
-// Those of general rows: a row without an eliminated block has one.
+// Couplings of general rows; a row without an eliminated block has one.
 double NumGeneralCouplings(const ProblemStructure& structure,
                            kernels::HostContext* context) {
   constexpr int64_t kRowsPerTask = 1 << 10;
