@@ -23,8 +23,7 @@ struct SolveWork {
   // The part of these in rows that Ceres evaluates, on threads of the host
   // whichever machine solves: they are sent to a device in each step.
   int64_t num_host_values = 0;
-  // The part in rows of any shape (RowFacts::num_general_rows).
-  int64_t num_general_values = 0;
+  int64_t num_general_rows = 0;  // RowFacts
   int num_steps = 0;
   int num_pcg_iterations = 0;  // of a step
   // For DENSE_SCHUR and SPARSE_SCHUR the columns that are not eliminated; 0 for

@@ -29,9 +29,7 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
                                 rows.num_host_values,
                                 request.solver_options,
                                 request.options);
-  work.num_general_values =
-      rows.num_values * rows.num_general_rows /
-      std::max(rows.num_observations + rows.num_other_rows, int64_t{1});
+  work.num_general_rows = rows.num_general_rows;
   work.num_threads = request.num_threads;
   work.is_auto = MayFactorize(request);
   if (work.is_auto || rows.num_couplings > 0.0 ||

@@ -25,7 +25,7 @@ bool HasContext(int cuda_device) {
 
 double NumPairs(double n) { return 0.5 * n * (n + 1.0); }
 
-// Couplings of general rows: a row without an eliminated block has one.
+// Couplings of general rows; a row without an eliminated block has one.
 double NumGeneralCouplings(const ProblemStructure& structure,
                            kernels::HostContext* context) {
   constexpr int64_t kRowsPerTask = 1 << 10;

@@ -3,6 +3,7 @@
 #include "ceres_ext/under_ceres/solve_once.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -17,6 +18,8 @@
 #include "ceres/solver_plugin.h"
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/import/array_import.h"
+#include "ceres_ext/import/array_rows.h"
+#include "ceres_ext/under_ceres/small_solve.h"
 #include "ceres_ext/under_ceres/solver_options.h"
 #include "cuda_kernels/machine/communicator.h"
 #include "glog/logging.h"
@@ -138,6 +141,33 @@ class ArraysStart {
   std::vector<std::vector<double>> values_;
 };
 
+// True if the ceres::Problem of the same blocks is solved so; both have the
+// same bits. Arrays of more residuals are not counted, though the rest may be
+// constant.
+bool AreSmall(const ceres::Solver::Options& options,
+              const Options& ext_options,
+              const ArrayProblem& problem,
+              kernels::HostContext* context) {
+  if (ext_options.linear_solver != LINEAR_SOLVER_AUTO) {
+    return false;
+  }
+  ArrayRows rows(&problem);
+  int64_t num_residuals = 0;
+  for (size_t r = 0; r < problem.residuals().size(); ++r) {
+    const auto* cost_function = rows.cost_function(static_cast<int>(r));
+    num_residuals += cost_function == nullptr
+                         ? 0
+                         : problem.residuals()[r].num_blocks *
+                               cost_function->num_residuals();
+  }
+  if (num_residuals > kMostSmallResiduals) {
+    return false;
+  }
+  rows.Setup(context);
+  return IsSmallSolve(
+      ext_options, options, rows.num_residuals(), rows.num_columns());
+}
+
 }  // namespace
 
 bool CanSolve(const ceres::Solver::Options& options,
@@ -227,6 +257,14 @@ bool SolveArraysOnce(const ceres::Solver::Options& options,
   }
   ArrayImport arrays(&problem, summary, ext_options.communicator);
   *reason = arrays.WhyProblemIsNeeded(options);
+  if (reason->empty() && device_facts.empty() &&
+      ext_options.communicator == nullptr &&
+      AreSmall(options,
+               ext_options,
+               problem,
+               kept->host_context(options.num_threads))) {
+    *reason = "a problem of few columns is solved so by linear_solver = auto";
+  }
   if (reason->empty() && !device_facts.empty()) {
     arrays.SetDeviceFacts(device_facts);
     *reason = arrays.WhyCopied(options);

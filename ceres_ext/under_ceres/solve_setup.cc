@@ -73,7 +73,10 @@ bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
 
 bool SolveSetup::Take(PreprocessedProblem* pp) {
   if (input_.arrays == nullptr && input_.has_loop &&
-      IsSmallSolve(input_.options, *pp)) {
+      IsSmallSolve(input_.options,
+                   pp->options,
+                   pp->reduced_program->NumResiduals(),
+                   pp->reduced_program->NumEffectiveParameters())) {
     TakeSmall(pp);
     return true;
   }

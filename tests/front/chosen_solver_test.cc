@@ -22,6 +22,8 @@
 #include "ceres/problem_impl.h"
 #include "ceres/program.h"
 #include "ceres/rotation.h"
+#include "ceres_ext/array_problem.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "ceres_ext/under_ceres/program_rows.h"
 #include "ceres_ext/under_ceres/sparse_factorization.h"
@@ -558,6 +560,62 @@ TEST(SmallSolve, NamesDegenerateBlocks) {
                   : summary.degenerate_other_blocks.worst,
               small.q);
   }
+}
+
+// Two cameras that see constant points: 18 columns, 300 residuals.
+TEST(SmallSolve, ArraysHaveTheBitsOfTheirProblem) {
+  constexpr int kNumCameras = 12;
+  BalTestProblem bal = MakeBalTestProblem(kNumCameras, 150, 6, 9);
+  BalTestProblem same = bal;
+  std::vector<uint8_t> is_constant(kNumCameras, 1);
+  is_constant[3] = is_constant[7] = 0;
+  const std::vector<uint8_t> all_constant(bal.num_points(), 1);
+  ArrayProblem arrays;
+  ArrayProblem::Parameters cameras = {bal.cameras.data(), kNumCameras, 9};
+  cameras.is_constant = is_constant.data();
+  ArrayProblem::Parameters points = {bal.points.data(), bal.num_points(), 3};
+  points.is_constant = all_constant.data();
+  const int of_cameras = arrays.AddParameters(cameras);
+  const int of_points = arrays.AddParameters(points);
+  arrays.AddResiduals<BalReprojectionError>(
+      static_cast<int64_t>(bal.camera_id.size()),
+      bal.observations.data(),
+      {{of_cameras, bal.camera_id.data()}, {of_points, bal.point_id.data()}});
+
+  ceres::Problem problem;
+  for (int i = 0; i < kNumCameras; ++i) {
+    problem.AddParameterBlock(same.camera(i), 9);
+    if (is_constant[i] != 0) {
+      problem.SetParameterBlockConstant(same.camera(i));
+    }
+  }
+  for (size_t k = 0; k < same.camera_id.size(); ++k) {
+    double* const point = same.point(same.point_id[k]);
+    problem.AddResidualBlock(
+        CreateBalReprojectionError(same.observations[2 * k],
+                                   same.observations[2 * k + 1]),
+        nullptr,
+        same.camera(same.camera_id[k]),
+        point);
+    problem.SetParameterBlockConstant(point);
+  }
+
+  ceres::Solver::Options options;
+  options.logging_type = ceres::SILENT;
+  options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+  Options ext_options;
+  ext_options.linear_solver = LINEAR_SOLVER_AUTO;
+  Summary of_arrays;
+  Solve(options, ext_options, &arrays, &of_arrays);
+  Summary of_problem;
+  Solve(options, ext_options, &problem, &of_problem);
+  EXPECT_EQ(of_arrays.method, kSmallMethod);
+  EXPECT_EQ(of_problem.method, kSmallMethod);
+  EXPECT_THAT(of_arrays.path_reason,
+              HasSubstr("a ceres::Problem was built from the arrays"));
+  EXPECT_GT(of_arrays.num_successful_steps, 2);
+  EXPECT_EQ(of_arrays.final_cost, of_problem.final_cost);
+  EXPECT_EQ(bal.cameras, same.cameras);
 }
 
 TEST(SmallSolve, AnExceptionIsAFailure) {

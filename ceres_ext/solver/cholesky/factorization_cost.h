@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // About how long a factorisation of S and a solve with it take: for a choice
-// between a dense one and a sparse one, and between device and host. Those of a
-// device were fitted to an H200 (docs/measurements/study_exact.md), where a
+// between a dense one and a sparse one, and between device and host. Times on
+// devices were fitted to an H200 (docs/measurements/study_exact.md), where a
 // double takes as long as two floats. If it takes longer, operations cost as
 // much more.
 #ifndef CERES_EXT_SOLVER_CHOLESKY_FACTORIZATION_COST_H_
