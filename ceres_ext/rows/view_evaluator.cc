@@ -7,7 +7,6 @@
 #include <limits>
 #include <string>
 #include <type_traits>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -258,26 +257,40 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     };
     const auto are_equal = [&](int32_t a, int32_t b) {
       return its_view[a] == its_view[b] &&
-             std::equal(
-                 blocks_of(a), blocks_of(a) + num_blocks, blocks_of(b));
+             std::equal(blocks_of(a), blocks_of(a) + num_blocks, blocks_of(b));
     };
-    // Constant blocks may make a combination of each row.
-    std::unordered_set<int32_t, decltype(hash), decltype(are_equal)> known(
-        0, hash, are_equal);
+    // Constant blocks may make a combination of each row. A hash table with
+    // linear probing; -1: the slot is free.
+    std::vector<int32_t> slots(64, -1);
+    const auto slot_of = [&](int32_t combination) {
+      for (size_t at = hash(combination);; ++at) {
+        int32_t* const slot = &slots[at & (slots.size() - 1)];
+        if (*slot < 0 || are_equal(*slot, combination)) {
+          return slot;
+        }
+      }
+    };
     // The combination of row i, of a view: a known one or the next.
     const auto find = [&](int64_t i, int32_t view) {
       const int32_t row = model->rows.data()[i];
       const auto next = static_cast<int32_t>(its_view.size());
+      if (2 * its_view.size() >= slots.size()) {
+        slots.assign(4 * slots.size(), -1);
+        for (int32_t combination = 0; combination < next; ++combination) {
+          *slot_of(combination) = combination;
+        }
+      }
       its_view.push_back(view);
       for (int b = 0; b < num_blocks; ++b) {
         blocks.push_back(BlockOrPoint(problem.Block(row, b), structure));
       }
-      const auto [found, is_new] = known.insert(next);
-      if (!is_new) {
+      int32_t* const slot = slot_of(next);
+      if (*slot >= 0) {
         its_view.pop_back();
         blocks.resize(blocks.size() - static_cast<size_t>(num_blocks));
-        return *found;
+        return *slot;
       }
+      *slot = next;
       for (int b = 0; b < num_blocks; ++b) {
         model->blocks.push_back(Describe(problem,
                                          views.blocks[view],

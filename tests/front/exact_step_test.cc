@@ -159,8 +159,8 @@ TEST_P(ExactStep, EndsWhereStockEnds) {
 TEST_P(ExactStep, OfAPointThatIsSeenThousandsOfTimes) {
   const auto [kind, type, jacobian, device] = GetParam();
   SKIP_WITHOUT(device, type);
-  if (kind == Kind::kViews && jacobian == JACOBIAN_RECOMPUTED) {
-    GTEST_SKIP() << "Views have no Jacobian to recompute.";
+  if (kind != Kind::kObservations && jacobian == JACOBIAN_RECOMPUTED) {
+    GTEST_SKIP() << "The Jacobian is stored in any case.";
   }
 #ifdef CERES_EXT_EMULATED
   constexpr int kRepeats = 2000;
@@ -168,7 +168,7 @@ TEST_P(ExactStep, OfAPointThatIsSeenThousandsOfTimes) {
   constexpr int kRepeats = 100000;
 #endif
   std::vector<int64_t> bytes;
-  for (const int repeats : {kRepeats / 2, kRepeats}) {
+  for (const int repeats : {kRepeats / 4, kRepeats}) {
     BalTestProblem start = MakeBalTestProblem(7, 60, 3, 9);
     std::vector<size_t> of_point;
     for (size_t k = 0; k < start.point_id.size(); ++k) {
@@ -202,7 +202,7 @@ TEST_P(ExactStep, OfAPointThatIsSeenThousandsOfTimes) {
       ExpectSameSteps(summary, SolveStock(&stock));
     }
   }
-  EXPECT_LT(static_cast<double>(bytes[1]), 2.5 * static_cast<double>(bytes[0]));
+  EXPECT_LT(bytes[1], 5 * bytes[0]);
 }
 
 // In ten runs, on the host with another number of threads each, and in a

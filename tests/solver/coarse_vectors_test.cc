@@ -412,5 +412,31 @@ TEST(SplitRows, AreThoseOfPointsByClusters) {
   }
 }
 
+// Of a camera that sees a point thousands of times, 16 rows are taken: pairs of
+// rows are summed.
+TEST(SplitRows, FewRowsOfACameraAndAPoint) {
+  constexpr int32_t kRows = 5000;
+  RowSample sample;
+  sample.per_camera = 1;
+  sample.of_camera = {0, 0};
+  sample.point = {7};
+  sample.row_begin = {0, 2 * kRows};
+  for (int32_t k = 0; k < 2 * kRows; ++k) {
+    sample.row.push_back(k);
+    sample.camera.push_back(k / kRows);
+  }
+  std::vector<int32_t> expected;
+  for (const int32_t first : {0, kRows}) {
+    for (int32_t k = 0; k < 16; ++k) {
+      expected.push_back(first + k);
+    }
+  }
+  kernels::HostContext context(1);
+  SplitRows rows;
+  ListSplitRows(sample, {0, 0}, &context, &rows);
+  EXPECT_EQ(rows.row, expected);
+  EXPECT_EQ(rows.point_of_part, std::vector<int32_t>{7});
+}
+
 }  // namespace
 }  // namespace ceres_ext::solver
