@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,7 +15,9 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
 #include "ceres/normal_prior.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
 #include "tests/front/bal_test_problem.h"
 
