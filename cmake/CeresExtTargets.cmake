@@ -67,7 +67,11 @@ function(ceres_ext_add_test name)
   target_compile_options(
     ${name} PRIVATE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gmock
+  set(problems "")
+  if("${arg_SOURCES}" MATCHES "bal_test_problem\\.h")
+    set(problems ceres_ext_test_problems)
+  endif()
+  target_link_libraries(${name} PRIVATE ${problems} ${arg_LIBRARIES} GTest::gmock
                                         GTest::gtest GTest::gtest_main)
   if(NOT arg_SHARDS)
     set(arg_SHARDS 1)

@@ -252,7 +252,7 @@ class LossCorrector {
 
   // False if one of these would not be finite at s > 0.
   CERES_EXT_HOST_DEVICE static bool HasRoot(const double* rho) {
-    return rho[1] >= 0.0 && (rho[2] <= 0.0 || rho[1] > 0.0);
+    return rho[1] >= 0.0 && (rho[2] <= 0.0 || (rho[2] > 0.0 && rho[1] > 0.0));
   }
 
   // True if one of these would correct nothing.

@@ -33,13 +33,18 @@ main_preset() {
 
 # build_preset PRESET [TARGET...]: configures, then builds the targets, or all
 # of them. CERES_EXT_WERROR, CERES_EXT_STUDIES, CERES_EXT_GPU_TESTS: as the options
-# of CMake; the default of the first is OFF, and of the others what it was.
+# of CMake; the default of the first is OFF, of the second what it was, and of the
+# third ON if there is a GPU.
 build_preset() {
   local preset="$1" targets=()
-  local arguments=("-DCERES_EXT_WERROR=${CERES_EXT_WERROR:-OFF}") option
-  for option in CERES_EXT_STUDIES CERES_EXT_GPU_TESTS; do
-    [[ -z "${!option:-}" ]] || arguments+=("-D$option=${!option}")
-  done
+  local arguments=("-DCERES_EXT_WERROR=${CERES_EXT_WERROR:-OFF}")
+  [[ -z "${CERES_EXT_STUDIES:-}" ]] ||
+    arguments+=("-DCERES_EXT_STUDIES=$CERES_EXT_STUDIES")
+  local gpu_tests="${CERES_EXT_GPU_TESTS:-}"
+  if [[ -z "$gpu_tests" ]]; then
+    gpu_tests=$([[ -n "$GPU_NAMES" ]] && echo ON || echo OFF)
+  fi
+  arguments+=("-DCERES_EXT_GPU_TESTS=$gpu_tests")
   shift
   (($# == 0)) || targets=(--target "$@")
   if [[ "$preset" == release || "$preset" == debug ]] && [[ -n "$NVCC" ]]; then

@@ -732,16 +732,17 @@ TEST_F(SolvesWithLosses, FaultAtTheStartEndsTheSolve) {
 }
 
 // A derivative that is NaN makes a solve fail as in stock Ceres.
-TEST_F(SolvesWithLosses, NaNInDerivativesEndsAsInStockCeres) {
+// For stock Ceres a gradient of NaN is below its tolerance: CONVERGENCE.
+TEST_F(SolvesWithLosses, NaNInDerivativesIsAFailure) {
   for (const Fragile::Fault fault : {Fragile::kNaNSlope, Fragile::kNaNSecond}) {
     Fragile fragile;
     fragile.fault = fault;
-    const Result stock = Stock({nullptr, &fragile});
     const Result ours = Ours({nullptr, &fragile});
     EXPECT_EQ(ours.summary.path, PATH_FULL) << ours.summary.message;
-    EXPECT_EQ(ours.summary.termination_type, stock.summary.termination_type)
-        << ours.summary.message << " / " << stock.summary.message;
-    EXPECT_EQ(ours.summary.iterations.size(), stock.summary.iterations.size());
+    EXPECT_EQ(ours.summary.termination_type, ceres::FAILURE);
+    EXPECT_NE(ours.summary.message.find("::Fragile has rho' = "),
+              std::string::npos)
+        << ours.summary.message;
   }
 }
 

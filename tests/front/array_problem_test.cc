@@ -15,7 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
 #include "ceres/rotation.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/device_cost_function.h"

@@ -604,7 +604,7 @@ TEST_P(OnDevices, SameBits) {
   HoldTwo({of.bal.camera(0), of.bal.camera(1)}, of.problem.get());
   const std::vector<double*> blocks = VaryingBlocks(*of.problem);
   std::vector<double> first;
-  for (int run = 0; run < 10; ++run) {
+  for (int run = 0; run < kNumRuns; ++run) {
     options_.num_threads = 1 + run % 3;
     Covariance covariance(options_);
     ASSERT_TRUE(covariance.Compute(Const(blocks), of.problem.get()))

@@ -15,6 +15,9 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
+#include "ceres/product_manifold.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/solve.h"
 #include "cuda_kernels/machine/cuda_process.h"
@@ -26,6 +29,8 @@
 
 #ifdef CERES_EXT_WITH_CUDA
 #include <cuda_runtime.h>
+
+#include <cstdint>
 
 #include "cuda_kernels/machine/cuda_context.h"
 #endif
@@ -132,7 +137,7 @@ TEST_P(DeviceAgainstHost, SameStepsAndSameBits) {
   for (PrecisionType precision : {PRECISION_DOUBLE, PRECISION_MIXED}) {
     ext_options.precision = precision;
     const Result& first = precision == PRECISION_DOUBLE ? device : mixed;
-    for (int run = 0; run < 10; ++run) {
+    for (int run = 1; run < kNumRuns; ++run) {
       const Result again =
           SolveModified(start, ext_options, c.use_manifold, modify);
       ASSERT_EQ(again.parameters, first.parameters) << "run " << run;

@@ -17,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
 #include "ceres/normal_prior.h"
 #include "ceres_ext/solve.h"
 #include "ceres_ext/solver/cholesky/factorization_cost.h"
@@ -205,7 +207,7 @@ TEST_P(ExactStep, OfAPointThatIsSeenThousandsOfTimes) {
   EXPECT_LT(bytes[1], 5 * bytes[0]);
 }
 
-// In ten runs, on the host with another number of threads each, and in a
+// In several runs, on the host with another number of threads each, and in a
 // process of its own.
 TEST_P(ExactStep, HasTheSameBits) {
   const auto [kind, type, jacobian, device] = GetParam();
@@ -215,7 +217,7 @@ TEST_P(ExactStep, HasTheSameBits) {
   }
   const BalTestProblem start = MakeBalTestProblem(9, 700, 4, 9);
   uint64_t first = 0;
-  for (int run = 0; run < 10; ++run) {
+  for (int run = 0; run < kNumRuns; ++run) {
     Case solved(kind, 1, start);
     solved.options.linear_solver_type = type;
     solved.options.max_num_iterations = 4;

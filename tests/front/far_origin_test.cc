@@ -18,7 +18,9 @@
 #include <tuple>
 #include <vector>
 
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
 #include "ceres/product_manifold.h"
 #include "ceres/rotation.h"
 #include "ceres_ext/photogrammetry.h"

@@ -18,6 +18,14 @@ inline constexpr DeviceType kDevice = DEVICE_CUDA;
 inline constexpr DeviceType kDevice = DEVICE_HOST;
 #endif
 
+// Runs that must have the same bits. An emulated device has one thread and one
+// order, so that more of them would prove no more.
+#ifdef CERES_EXT_EMULATED
+inline constexpr int kNumRuns = 2;
+#else
+inline constexpr int kNumRuns = 10;
+#endif
+
 // True if there is a device, real or emulated.
 inline bool HasDevice() {
 #ifdef CERES_EXT_WITH_CUDA

@@ -8,7 +8,7 @@
 set -euo pipefail
 mpiexec="$1"
 program="$2"
-times="${3:-5}"
+times="${3:-3}"
 
 for ((run = 1; run <= times; ++run)); do
   log=$(mktemp)

@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +19,7 @@
 #include "ceres/autodiff_cost_function.h"
 #include "ceres/covariance.h"
 #include "ceres/loss_function.h"
+#include "ceres/manifold.h"
 #include "ceres/ordered_groups.h"
 #include "ceres/sphere_manifold.h"
 #include "ceres_ext/bal_cost_functions.h"

@@ -19,6 +19,7 @@
 #include "Eigen/Core"
 #include "Eigen/Eigenvalues"
 #include "batch_cases.h"
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/crs_matrix.h"
 #include "ceres/manifold.h"
 #include "ceres/product_manifold.h"

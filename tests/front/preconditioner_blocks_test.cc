@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"

@@ -20,7 +20,9 @@
 #include <variant>
 #include <vector>
 
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/front/option_table.h"

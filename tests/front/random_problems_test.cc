@@ -11,8 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
 #include "ceres/normal_prior.h"
+#include "ceres/product_manifold.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"

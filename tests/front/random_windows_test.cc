@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "batch_cases.h"
+#include "ceres/manifold.h"
 #include "ceres/problem.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
 #include "random_cases.h"
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"

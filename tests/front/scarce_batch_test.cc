@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ceres/problem.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "ceres_ext/window_solver.h"
 #include "gtest/gtest.h"

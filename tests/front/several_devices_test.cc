@@ -11,6 +11,7 @@
 
 #include "ceres/ceres.h"
 #include "ceres/solver_plugin.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/front/solve_parts.h"
 #include "ceres_ext/import/problem_of_arrays.h"

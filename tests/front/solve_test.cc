@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
 #include "ceres/normal_prior.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
 #include "tests/front/bal_test_problem.h"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres/manifold.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/front/bal_test_problem.h"

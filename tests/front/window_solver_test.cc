@@ -6,6 +6,7 @@
 
 #include "ceres_ext/window_solver.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>

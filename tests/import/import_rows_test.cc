@@ -15,6 +15,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
 #include "ceres/parameter_block.h"

@@ -56,6 +56,18 @@ printf '#define CERES_VERSION_%s\n' 'MAJOR 2' 'MINOR 2' 'REVISION 0' \
   >"$ceres/include/ceres/version.h"
 echo problem >"$ceres/data/problem-16-22106-pre.txt"
 echo licence >"$ceres/LICENSE"
+mkdir -p "$ceres/internal/ceres/generated"
+touch "$ceres/internal/ceres/generated/schur_eliminator_2_2_2.cc"
+cat >"$ceres/internal/ceres/generate_template_specializations.py" <<'PY'
+class schur_eliminator_template:
+    pass
+class partitioned_matrix_view_template:
+    pass
+def Specialize(name, data):
+    open(f"generated/{name}_sizes.cc", "w").write(str(SPECIALIZATIONS))
+def GenerateQueryFile():
+    pass
+PY
 write_patch() {
   printf -- '--- a/added\n+++ b/added\n@@ -0,0 +1 @@\n+%s\n' "$1" \
     >"$CHECKOUT/patches/0001-one.patch"
@@ -124,6 +136,10 @@ expect_built 0
 build=$(grep -- '--build --preset release' "$WORK/calls")
 expect_lacks "test" "$build" "--target"
 expect_has "test" "$(<"$WORK/calls")" "ctest --preset release"
+# Tests that do nothing without a GPU are built on demand.
+expect_has "without a GPU" "$(<"$WORK/calls")" "-DCERES_EXT_GPU_TESTS=OFF"
+CERES_EXT_GPU_TESTS=ON run "$CHECKOUT/scripts/test"
+expect_has "for another machine" "$(<"$WORK/calls")" "-DCERES_EXT_GPU_TESTS=ON"
 
 # cuDSS is fetched once, and builds have it from then on.
 expect_lacks "without cuDSS" "$(<"$WORK/calls")" "-DCUDSS_ROOT"

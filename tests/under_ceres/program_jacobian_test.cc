@@ -6,6 +6,7 @@
 #include "ceres_ext/under_ceres/program_jacobian.h"
 
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "Eigen/Core"
+#include "ceres/autodiff_cost_function.h"
 #include "ceres/evaluator.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
@@ -22,6 +24,7 @@
 #include "ceres/program.h"
 #include "ceres/sparse_matrix.h"
 #include "ceres/sphere_manifold.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/import/import_rows.h"
 #include "ceres_ext/plan/solve_plan.h"
 #include "ceres_ext/session/kept_machines.h"
