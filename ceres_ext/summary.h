@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ceres/solver.h"
 
@@ -48,6 +49,23 @@ struct DegenerateBlocks {
   // the ceres::Problem; -1 if there is none.
   int64_t worst_block = -1;
   double worst_relative_pivot = 1.0;
+};
+
+// A residual that costs most in the last runaway trial of a solve (Summary).
+struct RunawayResidual {
+  // A varying parameter block that it depends on.
+  struct Block {
+    // Its values, and its number as DegenerateBlocks has it.
+    const double* values = nullptr;
+    int parameters = -1;
+    int64_t block = -1;
+    bool is_eliminated = false;
+  };
+
+  double value = 0.0;  // before the trial
+  double trial = 0.0;  // in the trial; may be infinite or NaN
+  // The eliminated block, as a point is, first.
+  std::vector<Block> blocks;
 };
 
 struct Summary : public ceres::Solver::Summary {
@@ -137,6 +155,24 @@ struct Summary : public ceres::Solver::Summary {
   // (docs/reliability.md).
   DegenerateBlocks degenerate_eliminated_blocks;
   DegenerateBlocks degenerate_other_blocks;
+
+  // Number of runaway trials: steps to a state whose cost is not finite, or
+  // more than 10 times as high as before, because residuals are not finite or
+  // grow by more than 1e3, as those of a point do that a step throws to the
+  // plane of a camera. Ceres rejects such a step. num_runaway_residuals: how
+  // many they are in the last such trial. Not counted, and 0, on PATH_CERES and
+  // if several ranks solve.
+  int64_t num_runaway_trials = 0;
+  int64_t num_runaway_residuals = 0;
+
+  // If the solve has ended with CONVERGENCE at a state that is not a minimum:
+  // what happened, and what to do. Ceres's tolerances are then met only because
+  // rejected steps have made the trust region tiny. Otherwise empty
+  // (docs/reliability.md).
+  std::string no_minimum;
+  // The residuals of the last runaway trial that cost most, at most 5 and each
+  // of other blocks, if no_minimum is not empty.
+  std::vector<RunawayResidual> runaway_residuals;
 
   // ceres::Solver::Summary::FullReport followed by a section on these fields.
   std::string FullReport() const;

@@ -103,6 +103,8 @@ std::string ReportLine(const Summary& summary) {
        std::to_string(summary.degenerate_eliminated_blocks.count)},
       {"degenerate_other_blocks",
        std::to_string(summary.degenerate_other_blocks.count)},
+      {"runaway_trials", std::to_string(summary.num_runaway_trials)},
+      {"no_minimum", Quoted(summary.no_minimum)},
       {"linear_solver_given",
        Quoted(
            ceres::LinearSolverTypeToString(summary.linear_solver_type_given))},

@@ -34,6 +34,21 @@ std::string DegenerateText(const DegenerateBlocks& blocks, const char* role) {
          ", relative pivot " + Number("%.1e", blocks.worst_relative_pivot);
 }
 
+std::string RunawayText(const RunawayResidual& residual) {
+  std::string text = Number("%.1e", residual.trial) + " in the trial, " +
+                     Number("%.1e", residual.value) + " before it";
+  const char* separator = ", of ";
+  for (const RunawayResidual::Block& block : residual.blocks) {
+    text += separator + std::string("block ") + std::to_string(block.block);
+    if (block.parameters >= 0) {
+      text += " of array " + std::to_string(block.parameters);
+    }
+    text += block.is_eliminated ? " (eliminated)" : "";
+    separator = " and ";
+  }
+  return text;
+}
+
 }  // namespace
 
 const char* SolvePathToString(SolvePath path) {
@@ -51,6 +66,12 @@ std::string Summary::FullReport() const {
   report += "\nCeres Ext\n";
   report += Line("Path", SolvePathToString(path));
   report += Line("Reason", path_reason);
+  if (!no_minimum.empty()) {
+    report += Line("No minimum", no_minimum);
+  }
+  for (const RunawayResidual& residual : runaway_residuals) {
+    report += Line("Runaway residual", RunawayText(residual));
+  }
   if (path == PATH_CERES) {
     return report;
   }

@@ -33,6 +33,7 @@
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/session/linearization.h"
 #include "ceres_ext/session/problem_evaluator.h"
+#include "ceres_ext/session/runaway_trials.h"
 #include "ceres_ext/solver/cholesky/sparse_factorization.h"
 #include "ceres_ext/solver/rank_sums.h"
 #include "ceres_ext/solver/step_options.h"
@@ -93,8 +94,16 @@ class Session {
   // kNumericalFailure where a row can't be evaluated or isn't finite, or a
   // manifold fails.
   kernels::Status Evaluate(const EvaluationWanted<Machine>& wanted,
-                           double* cost) {
-    return parts_.evaluator.Evaluate(wanted, cost);
+                           double* cost);
+  // Finds residuals of runaway trials (Summary), at the end of a solve.
+  kernels::Status FindRunawayResiduals(std::vector<RunawayResidual>* worst) {
+    constexpr int kMost = 5;
+    return runaway_trials_.FindWorst(
+        kMost,
+        *linearization(),
+        problem_,
+        [this](int state_offset) { return ValuesAt(state_offset); },
+        worst);
   }
   kernels::Status Plus(const double* state,
                        const double* delta,
@@ -214,6 +223,7 @@ class Session {
   std::unique_ptr<solver::RankSums<Machine>> ranks_;  // null: there is one
   MachineProblem<Machine> problem_;
   Parts parts_;
+  RunawayTrials<Machine> runaway_trials_;
   const HostProgram* host_program_ = nullptr;
   const CallerState* caller_state_ = nullptr;
   Summary* record_ = nullptr;

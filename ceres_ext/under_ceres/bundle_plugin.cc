@@ -14,6 +14,7 @@
 #include "ceres_ext/base/report.h"
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/under_ceres/no_minimum.h"
 #include "ceres_ext/under_ceres/small_solve.h"
 #include "ceres_ext/under_ceres/solver_options.h"
 #include "cuda_kernels/machine/communicator.h"
@@ -304,7 +305,13 @@ void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
         " Mixed precision keeps the Jacobian in float, which ends at 3.4e38. "
         "With precision = double the solve may succeed.";
   }
+  if (EndsAtNoMinimum(*summary)) {
+    NameNoMinimum(pp, *summary);
+  }
   Report(*summary);
+  if (append_to_message_ && !record_.no_minimum.empty()) {
+    summary->message += " " + record_.no_minimum;
+  }
   if (append_to_message_) {
     summary->message += PathInBrackets(record_, Reason());
   }
@@ -322,6 +329,27 @@ void BundlePlugin::NameWorst(const PreprocessedProblem& pp,
       degenerate->worst_block = static_cast<int64_t>(i);
     }
   }
+}
+
+void BundlePlugin::NameNoMinimum(const PreprocessedProblem& pp,
+                                 const ceres::Solver::Summary& summary) {
+  if (machine() != nullptr && !failure_.has_happened() &&
+      !machine()->FindRunawayResiduals(&record_.runaway_residuals).ok()) {
+    record_.runaway_residuals.clear();
+  }
+  for (RunawayResidual& residual : record_.runaway_residuals) {
+    for (RunawayResidual::Block& block : residual.blocks) {
+      DegenerateBlocks named;
+      named.count = 1;
+      named.worst = block.values;
+      NameWorst(pp, &named);
+      block.parameters = named.worst_parameters;
+      block.block = named.worst_block;
+    }
+  }
+  record_.no_minimum = NoMinimumText(
+      summary, record_.num_runaway_trials, record_.num_runaway_residuals);
+  nothing_.no_minimum = record_.no_minimum;
 }
 
 void BundlePlugin::FinishIfCeresDidNot(const Failure& failure,

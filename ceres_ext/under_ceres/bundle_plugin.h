@@ -156,6 +156,9 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void Decline(const std::string& reason);
   void NameWorst(const ceres::internal::PreprocessedProblem& pp,
                  DegenerateBlocks* degenerate) const;
+  // Fills the record of a solve that has ended away from a minimum.
+  void NameNoMinimum(const ceres::internal::PreprocessedProblem& pp,
+                     const ceres::Solver::Summary& summary);
   // Null if nothing was set up.
   MachineSolve* machine() const {
     return setup_.has_value() ? setup_->machine() : nullptr;

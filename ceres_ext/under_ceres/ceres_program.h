@@ -59,10 +59,14 @@ class CeresProgram final : public HostProgram {
     return ok;
   }
   const double* Values(int state_offset) const final {
+    // Once a solve has ended, the offsets that Ceres keeps are those of the
+    // whole problem.
+    int offset = 0;
     for (const auto* block : program_->parameter_blocks()) {
-      if (block->state_offset() == state_offset) {
+      if (offset == state_offset) {
         return block->user_state();
       }
+      offset += block->Size();
     }
     return nullptr;
   }

@@ -92,6 +92,10 @@ class MachineSolveImpl final : public MachineSolve {
     return ComputeCovarianceBlocks(wanted, *record_, &session_, found);
   }
 
+  Status FindRunawayResiduals(std::vector<RunawayResidual>* worst) final {
+    return session_.FindRunawayResiduals(worst);
+  }
+
   int64_t copied_bytes() const final { return session_.copied_bytes(); }
   bool IsAlive() const final { return session_.IsAlive(); }
   bool has_float_blocks() const final { return session_.has_float_blocks(); }

@@ -51,6 +51,10 @@ class MachineSolve {
   virtual kernels::Status ComputeCovariance(const CovarianceWanted& wanted,
                                             CovarianceFound* found) = 0;
 
+  // At the end of a solve: Session::FindRunawayResiduals.
+  virtual kernels::Status FindRunawayResiduals(
+      std::vector<RunawayResidual>* worst) = 0;
+
   // The result of Session.
   virtual int64_t copied_bytes() const = 0;
   virtual bool IsAlive() const = 0;

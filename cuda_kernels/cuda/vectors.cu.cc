@@ -197,6 +197,7 @@ CERES_EXT_RUN(NegateIfValidParams)
 CERES_EXT_RUN(ProjectedGradientNormsParams)
 CERES_EXT_RUN(StepNormsParams)
 CERES_EXT_RUN(ModelCostChangeParams)
+CERES_EXT_RUN(CountGrownParams)
 // ops/block_table.h
 CERES_EXT_RUN(GatherTangentParams)
 CERES_EXT_RUN(ScatterTangentParams)

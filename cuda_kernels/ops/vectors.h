@@ -252,6 +252,32 @@ struct ModelCostChangeParams {
   }
 };
 
+// *num_grown = number of elements of y that are not finite, or whose square is
+// above 1e6 times that of x's element and 1e6 times mean_square.
+struct CountGrownParams {
+  int64_t n = 0;
+  const double* x = nullptr;
+  const double* y = nullptr;
+  double mean_square = 0.0;
+  int64_t* num_grown = nullptr;
+
+  static constexpr double kMostGrowth = 1e6;
+
+  // Written so that NaN has grown.
+  CERES_EXT_HOST_DEVICE static bool HasGrown(double x,
+                                             double y,
+                                             double mean_square) {
+    const double square = x * x > mean_square ? x * x : mean_square;
+    return !(y * y <= kMostGrowth * square) || !(fabs(y) < INFINITY);
+  }
+  CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
+    return {HasGrown(x[i], y[i], mean_square) ? 1.0 : 0.0, 0.0};
+  }
+  CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
+    *num_grown = static_cast<int64_t>(sums.first);
+  }
+};
+
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_OPS_VECTORS_H_

@@ -80,6 +80,9 @@ Json ExtJson(const ceres_ext::Summary& summary) {
   json["pcg_time_in_seconds"] = summary.pcg_time_in_seconds;
   json["back_substitution_time_in_seconds"] =
       summary.back_substitution_time_in_seconds;
+  json["num_runaway_trials"] = summary.num_runaway_trials;
+  json["num_runaway_residuals"] = summary.num_runaway_residuals;
+  json["no_minimum"] = summary.no_minimum;
   json["memory_bytes"] = summary.memory_bytes;
   json["memory_forecast_bytes"] = summary.memory_forecast_bytes;
   json["transfer_bytes"] = summary.transfer_bytes;

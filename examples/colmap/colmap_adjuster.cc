@@ -382,6 +382,10 @@ class AdjusterProblem {
       ceres_ext::Solve(options_.solver, options_.ext, &*problem_, summary);
     }
   }
+  // The address in the model of a block of the problem.
+  const double* PlaceOf(const RunawayResidual::Block& block) const {
+    return arrays_.has_value() ? arrays_->PlaceOf(block) : block.values;
+  }
   void MoveBack(const MovedModel& moved, Model* model) const {
     if (!arrays_.has_value()) {
       moved.MoveBack(*problem_, model);
@@ -495,12 +499,19 @@ ExitCode Run() {
   const bool was_interrupted = interrupt.WasInterrupted(&summary);
   const std::vector<RunawayFocalLength> runaways =
       FindRunawayFocalLengths(start_cameras, model);
-  std::cout << summary.FullReport() << std::endl << RunawayText(runaways);
+  SetPosesOfSensors(&model);
+  std::cout << summary.FullReport() << std::endl
+            << RunawayText(runaways)
+            << RunawayText(FindRunawayObservations(
+                   summary,
+                   [&problem](const RunawayResidual::Block& block) {
+                     return problem.PlaceOf(block);
+                   },
+                   model));
 
   bal::CovarianceReport covariance;
   bool has_covariance = false;
   if (summary.IsSolutionUsable()) {
-    SetPosesOfSensors(&model);
     UpdateErrors(&model);
     survey.SetResult(model);
     if (!FLAGS_covariance.empty()) {

@@ -276,6 +276,71 @@ std::string RunawayText(const std::vector<RunawayFocalLength>& runaways) {
   return text;
 }
 
+std::vector<RunawayObservation> FindRunawayObservations(
+    const ceres_ext::Summary& summary,
+    const std::function<
+        const double*(const ceres_ext::RunawayResidual::Block&)>& place_of,
+    const Model& model) {
+  std::vector<RunawayObservation> runaways;
+  for (const ceres_ext::RunawayResidual& residual : summary.runaway_residuals) {
+    std::vector<const double*> places;
+    for (const auto& block : residual.blocks) {
+      places.push_back(place_of(block));
+    }
+    const auto has = [&places](const double* place) {
+      return std::find(places.begin(), places.end(), place) != places.end();
+    };
+    const auto point = std::find_if(
+        model.points.begin(), model.points.end(), [&](const Point3D& p) {
+          return has(p.xyz);
+        });
+    if (point == model.points.end()) {
+      continue;
+    }
+    // Images of one frame have its pose, and one camera may have taken many.
+    const Image* found = nullptr;
+    int most = 0;
+    for (int64_t k = point->track_begin; k < point->track_end; ++k) {
+      const Image& image = model.images[model.track_elements[k].image];
+      const double* const pose =
+          image.frame < 0 ? image.pose : FramePose(model, image.frame);
+      const int fits = (has(pose) ? 2 : 0) +
+                       (has(model.cameras[image.camera].params) ? 1 : 0);
+      if (fits > most) {
+        most = fits;
+        found = &image;
+      }
+    }
+    if (found == nullptr) {
+      continue;
+    }
+    const double* const pose = found->pose;
+    const double wxyz[4] = {pose[3], pose[0], pose[1], pose[2]};
+    double in_camera[3];
+    ceres::QuaternionRotatePoint(wxyz, point->xyz, in_camera);
+    runaways.push_back(
+        {point->id, found->id, in_camera[2] + pose[6], residual.trial});
+  }
+  return runaways;
+}
+
+std::string RunawayText(const std::vector<RunawayObservation>& runaways) {
+  std::string text;
+  for (const RunawayObservation& runaway : runaways) {
+    char line[200];
+    std::snprintf(line,
+                  sizeof(line),
+                  "point %lld in image %u: its depth is %.3g, and a rejected "
+                  "step made its error %.1e pixels\n",
+                  static_cast<long long>(runaway.point_id),
+                  runaway.image_id,
+                  runaway.depth,
+                  std::abs(runaway.trial));
+    text += line;
+  }
+  return text;
+}
+
 void CameraCenter(const double* pose, double* center) {
   const double inverse[4] = {pose[3], -pose[0], -pose[1], -pose[2]};
   ceres::QuaternionRotatePoint(inverse, pose + 4, center);

@@ -7,11 +7,13 @@
 #define EXAMPLES_COLMAP_COLMAP_PROBLEM_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "ceres/problem.h"
 #include "ceres/solver.h"
+#include "ceres_ext/summary.h"
 #include "problem_io/colmap_model.h"
 
 namespace ceres_ext::colmap {
@@ -125,6 +127,24 @@ std::vector<RunawayFocalLength> FindRunawayFocalLengths(
 
 // A line on each: which camera, from where to where.
 std::string RunawayText(const std::vector<RunawayFocalLength>& runaways);
+
+// An observation of ceres_ext::Summary::runaway_residuals: a solve has ended
+// away from a minimum, since steps that bring the point to the plane of the
+// camera were rejected.
+struct RunawayObservation {
+  int64_t point_id;
+  uint32_t image_id;
+  double depth;  // of the point in the camera, at the end
+  double trial;  // residual of the last such step, in pixels; may be NaN
+};
+// place_of: the address in the model of a block of such a residual, or null.
+// Poses of all images are up to date (SetPosesOfSensors).
+std::vector<RunawayObservation> FindRunawayObservations(
+    const ceres_ext::Summary& summary,
+    const std::function<
+        const double*(const ceres_ext::RunawayResidual::Block&)>& place_of,
+    const Model& model);
+std::string RunawayText(const std::vector<RunawayObservation>& runaways);
 
 // The position of a camera, -R't of its pose, whatever the length of the
 // quaternion.

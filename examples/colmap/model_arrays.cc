@@ -257,6 +257,20 @@ void ModelArrays::Store() const {
   std::for_each(cameras_.begin(), cameras_.end(), store);
 }
 
+const double* ModelArrays::PlaceOf(const RunawayResidual::Block& block) const {
+  const double* place = nullptr;
+  const auto find = [&](const Blocks& blocks) {
+    if (blocks.number >= 0 && blocks.number == block.parameters) {
+      place = blocks.places[block.block];
+    }
+  };
+  find(points_);
+  find(poses_);
+  find(sensors_);
+  std::for_each(cameras_.begin(), cameras_.end(), find);
+  return place;
+}
+
 std::unordered_set<const double*> ModelArrays::FindVarying() const {
   std::unordered_set<const double*> varying;
   const auto find = [&varying](const Blocks& blocks) {

@@ -20,6 +20,7 @@
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/summary.h"
 #include "examples/colmap/colmap_problem.h"
 #include "examples/colmap/problem_plan.h"
 #include "problem_io/colmap_model.h"
@@ -40,6 +41,9 @@ class ModelArrays {
 
   // Copies the values of all blocks that vary into the model.
   void Store() const;
+
+  // The address in the model of a block of the problem.
+  const double* PlaceOf(const RunawayResidual::Block& block) const;
 
   // The addresses in the model of all blocks that vary.
   std::unordered_set<const double*> FindVarying() const;

@@ -42,6 +42,7 @@ __all__ = [
     "BundleAdjustmentSummary",
     "Model",
     "RunawayFocalLength",
+    "RunawayObservation",
     "bundle_adjustment",
     "img_from_cam",
     "read",
@@ -159,12 +160,27 @@ class RunawayFocalLength(typing.NamedTuple):
     """Pixels."""
 
 
+class RunawayObservation(typing.NamedTuple):
+    """An observation because of which a solve has ended away from a minimum
+    (solve.no_minimum): steps that bring the point to the plane of the camera
+    were rejected."""
+
+    point_id: int
+    image_id: int
+    depth: float
+    """Depth of the point in the camera at the end."""
+    error: float
+    """Residual of the last such step, in pixels; may be nan."""
+
+
 class BundleAdjustmentSummary(typing.NamedTuple):
     """The result of bundle_adjustment(), with the names of pycolmap's summary."""
 
     solve: Summary
     """Costs, steps, times and machine of the solve."""
     runaway_focal_lengths: list[RunawayFocalLength]
+    runaway_observations: list[RunawayObservation]
+    """Empty unless solve.no_minimum says that the end is not a minimum."""
     num_filtered_observations: int
     """Observations of points behind their camera, which were deleted."""
     read_time_in_seconds: float
@@ -187,13 +203,22 @@ class BundleAdjustmentSummary(typing.NamedTuple):
         return self.solve.is_solution_usable()
 
     def brief_report(self) -> str:
-        """A line on the solve, and one for each runaway focal length."""
+        """A line on the solve, and one for each runaway focal length and, if
+        the end is not a minimum, for that and each runaway observation."""
         lines = [self.solve.brief_report()]
         for one in self.runaway_focal_lengths:
             lines.append(
                 f"camera {one.camera_id}: the observations do not determine its "
                 f"focal length{' fy' if one.axis == 1 else ''}, which went from "
                 f"{one.start:.6g} to {one.end:.6g} pixels"
+            )
+        if self.solve.no_minimum:
+            lines.append(self.solve.no_minimum)
+        for seen in self.runaway_observations:
+            lines.append(
+                f"point {seen.point_id} in image {seen.image_id}: its depth is "
+                f"{seen.depth:.3g}, and a rejected step made its error "
+                f"{abs(seen.error):.1e} pixels"
             )
         return "\n".join(lines)
 
@@ -315,7 +340,7 @@ def bundle_adjustment(
     read_time = time.perf_counter() - start
     write_time = 0.0
     try:
-        summary, runaways = _adjust_colmap(
+        summary, runaways, observations = _adjust_colmap(
             model, problem, solver, selection, callback
         )
     finally:
@@ -326,6 +351,7 @@ def bundle_adjustment(
     result = BundleAdjustmentSummary(
         summary,
         [RunawayFocalLength(*one) for one in runaways],
+        [RunawayObservation(*one) for one in observations],
         num_filtered,
         read_time,
         write_time,

@@ -394,7 +394,8 @@ std::vector<bool> Flags(const char* name, nb::handle array, size_t size) {
 }
 
 // selection: the arrays of ProblemSelection in their order. Returns the summary
-// and (camera id, 0 or 1 for fx or fy, start, end) of runaway focal lengths.
+// (camera id, 0 or 1 for fx or fy, start, end) of runaway focal lengths, and
+// (point id, image id, depth, error) of runaway observations.
 nb::tuple AdjustModel(ColmapModel* model,
                       const colmap::ProblemOptions& problem_options,
                       const SolverOptions& given,
@@ -426,6 +427,7 @@ nb::tuple AdjustModel(ColmapModel* model,
   options.callbacks.push_back(&python_callback);
   Summary summary;
   std::vector<colmap::RunawayFocalLength> runaways;
+  std::vector<colmap::RunawayObservation> observations;
   const Solving solving(model);
   {
     const nb::gil_scoped_release no_gil;
@@ -443,6 +445,12 @@ nb::tuple AdjustModel(ColmapModel* model,
     Solve(options, options, arrays.problem(), &summary);
     arrays.Store();
     colmap::SetPosesOfSensors(&m);
+    observations = colmap::FindRunawayObservations(
+        summary,
+        [&arrays](const RunawayResidual::Block& block) {
+          return arrays.PlaceOf(block);
+        },
+        m);
     if (moved.has_value()) {
       const auto varying = arrays.FindVarying();
       moved->MoveBack(
@@ -457,7 +465,13 @@ nb::tuple AdjustModel(ColmapModel* model,
     focal_lengths.append(nb::make_tuple(
         runaway.camera_id, runaway.index, runaway.start, runaway.end));
   }
-  return nb::make_tuple(std::move(summary), focal_lengths);
+  nb::list runaway_observations;
+  for (const colmap::RunawayObservation& runaway : observations) {
+    runaway_observations.append(nb::make_tuple(
+        runaway.point_id, runaway.image_id, runaway.depth, runaway.trial));
+  }
+  return nb::make_tuple(
+      std::move(summary), focal_lengths, runaway_observations);
 }
 
 nb::object ImgFromCam(const std::string& name,
@@ -557,7 +571,8 @@ void AddColmap(nb::module_* module) {
               "collections.abc.Sequence[numpy.typing.NDArray[numpy.bool_] | "
               "None], callback: "
               "collections.abc.Callable[[IterationSummary], object] | None) -> "
-              "tuple[Summary, list[tuple[int, int, float, float]]]"));
+              "tuple[Summary, list[tuple[int, int, float, float]], "
+              "list[tuple[int, int, float, float]]]"));
   module->def(
       "_img_from_cam",
       &ImgFromCam,

@@ -335,6 +335,18 @@ void AddSummary(nb::module_* module) {
   add("num_solves_at_pcg_limit",
       &Summary::num_solves_at_pcg_limit,
       "Linear solves that ended at max_linear_solver_iterations.");
+  add("num_runaway_trials",
+      &Summary::num_runaway_trials,
+      "Rejected steps to a state whose residuals are not finite or grow by "
+      "more than 1e3.");
+  add("num_runaway_residuals",
+      &Summary::num_runaway_residuals,
+      "The number of these residuals in the last such step.");
+  add("no_minimum",
+      &Summary::no_minimum,
+      "What happened if the solve has ended with CONVERGENCE at a state that "
+      "is "
+      "not a minimum; otherwise empty.");
   add("num_host_losses",
       &Summary::num_host_losses,
       "Residual blocks whose loss runs on the host although a device solves.");

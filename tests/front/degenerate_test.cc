@@ -13,6 +13,11 @@
 #include <vector>
 
 #include "ceres/autodiff_cost_function.h"
+#include "ceres/ceres.h"
+#include "ceres/rotation.h"
+#include "ceres_ext/camera_models.h"
+#include "ceres_ext/device_cost_function.h"
+#include "ceres_ext/photogrammetry.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/front/bal_test_problem.h"
@@ -367,6 +372,185 @@ INSTANTIATE_TEST_SUITE_P(Table,
                          [](const auto& info) {
                            return std::string(info.param.name);
                          });
+
+// Images with a RADIAL camera each in an arc about 10 away from 60 points, of
+// which every 15th starts on the ray of an observation, 0.5 before the camera.
+struct NearPlane {
+  using Error = ReprojectionError<RadialCamera, EigenQuaternion>;
+  using Cost = CostFunctionFor<DeviceAutoDiffCostFunction, Error>;
+  static constexpr int kNumImages = 8;
+  static constexpr double kNoise = 0.5;
+
+  NearPlane(unsigned seed, bool is_near) {
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal;
+    for (int i = 0; i < kNumImages; ++i) {
+      // Turned about y; the camera is 10 behind its origin.
+      const double angle = 0.15 * (i - 0.5 * kNumImages);
+      const double pose[] = {0.0,
+                             std::sin(angle / 2.0),
+                             0.0,
+                             std::cos(angle / 2.0),
+                             0.3 * normal(random),
+                             0.3 * normal(random),
+                             10.0};
+      poses.insert(poses.end(), pose, pose + 7);
+      const double camera[] = {1000.0, 500.0, 500.0, -0.05, 0.01};
+      params.insert(params.end(), camera, camera + 5);
+    }
+    for (int j = 0; j < 60; ++j) {
+      const double point[] = {
+          2.0 * normal(random), 2.0 * normal(random), normal(random)};
+      for (int i = j % 2; i < kNumImages; i += 2) {
+        double pixel[2];
+        Error{0.0, 0.0}(point, &poses[7 * i], &params[5 * i], pixel);
+        errors.push_back({pixel[0] + kNoise * normal(random),
+                          pixel[1] + kNoise * normal(random)});
+        image.push_back(i);
+        point_of.push_back(j);
+      }
+      points.insert(points.end(), point, point + 3);
+    }
+    for (double& value : points) {
+      value += 0.05 * normal(random);
+    }
+    for (int i = 0; i < kNumImages; ++i) {
+      params[5 * i] *= 1.0 + 0.02 * normal(random);
+      params[5 * i + 3] = params[5 * i + 4] = 0.0;
+    }
+    for (size_t k = 0; is_near && k < errors.size(); ++k) {
+      const int j = point_of[k];
+      if (j % 15 == 0 && image[k] == 4 + j % 2) {
+        const double* const pose = &poses[7 * image[k]];
+        const double in_camera[] = {(errors[k].x - 500.0) / 2000.0 - pose[4],
+                                    (errors[k].y - 500.0) / 2000.0 - pose[5],
+                                    0.5 - pose[6]};
+        const double inverse[] = {pose[3], -pose[0], -pose[1], -pose[2]};
+        ceres::UnitQuaternionRotatePoint(inverse, in_camera, &points[3 * j]);
+      }
+    }
+  }
+
+  void Solve(const ceres::Solver::Options& options,
+             const Options& ext_options,
+             Summary* summary) {
+    ceres::Problem problem;
+    for (size_t k = 0; k < errors.size(); ++k) {
+      problem.AddResidualBlock(new Cost(new Error(errors[k])),
+                               nullptr,
+                               &points[3 * point_of[k]],
+                               &poses[7 * image[k]],
+                               &params[5 * image[k]]);
+    }
+    for (int i = 0; i < kNumImages; ++i) {
+      problem.SetManifold(
+          &poses[7 * i],
+          new ceres::ProductManifold<ceres::EigenQuaternionManifold,
+                                     ceres::EuclideanManifold<3>>());
+      problem.SetManifold(&params[5 * i], new ceres::SubsetManifold(5, {1, 2}));
+    }
+    problem.SetParameterBlockConstant(poses.data());
+    ceres_ext::Solve(options, ext_options, &problem, summary);
+  }
+
+  // Depth of the point of block `point` in the image whose pose is `pose`.
+  double Depth(const double* point, const double* pose) const {
+    double in_camera[3];
+    TransformPoint<EigenQuaternion>(pose, pose + 4, point, in_camera);
+    return in_camera[2];
+  }
+  bool IsPose(const double* values) const {
+    return values >= poses.data() && values < poses.data() + poses.size();
+  }
+
+  // The cost that the noise leaves, twice over.
+  double HighCost() const {
+    return kNoise * kNoise * 2.0 * static_cast<double>(errors.size());
+  }
+
+  std::vector<double> poses;
+  std::vector<double> params;
+  std::vector<double> points;
+  std::vector<Error> errors;
+  std::vector<int> image;
+  std::vector<int> point_of;
+};
+
+// Solves that Ceres says have converged are said to have ended at no minimum if
+// they have not, and only then, whatever solves them; where this library does,
+// with the residuals that became large in rejected steps.
+TEST(NearThePlane, AnEndThatIsNoMinimumIsSaid) {
+  struct Solver {
+    const char* name;
+    bool enabled;
+    ceres::LinearSolverType type;
+    DeviceType device;
+  };
+  std::vector<Solver> solvers = {
+      {"stock", false, ceres::ITERATIVE_SCHUR, DEVICE_HOST},
+      {"PCG", true, ceres::ITERATIVE_SCHUR, DEVICE_HOST},
+      {"exact", true, ceres::DENSE_SCHUR, DEVICE_HOST},
+      {"CGNR", true, ceres::CGNR, DEVICE_HOST}};
+  if (HasDevice()) {
+    solvers.push_back({"device", true, ceres::ITERATIVE_SCHUR, DEVICE_CUDA});
+  }
+  for (const Solver& solver : solvers) {
+    int num_said = 0;
+    for (unsigned seed = 1; seed <= kNumStarts; ++seed) {
+      for (const bool is_near : {false, true}) {
+        SCOPED_TRACE(std::string(solver.name) + ", start " +
+                     std::to_string(seed) + (is_near ? ", near" : ""));
+        NearPlane scene(seed, is_near);
+        ceres::Solver::Options options;
+        options.linear_solver_type = solver.type;
+        options.preconditioner_type =
+            solver.type == ceres::CGNR ? ceres::JACOBI : ceres::SCHUR_JACOBI;
+        options.max_num_iterations = 200;
+        options.logging_type = ceres::SILENT;
+        Options ext_options;
+        ext_options.enabled = solver.enabled;
+        ext_options.device = solver.device;
+        Summary summary;
+        scene.Solve(options, ext_options, &summary);
+        ASSERT_TRUE(summary.IsSolutionUsable()) << summary.message;
+        if (summary.final_cost < scene.HighCost()) {
+          EXPECT_EQ(summary.no_minimum, "");
+          EXPECT_TRUE(summary.runaway_residuals.empty());
+        }
+        if (!is_near) {
+          EXPECT_LT(summary.final_cost, scene.HighCost());
+        }
+        if (summary.no_minimum.empty()) {
+          continue;
+        }
+        ++num_said;
+        EXPECT_EQ(summary.termination_type, ceres::CONVERGENCE);
+        EXPECT_NE(summary.FullReport().find(summary.no_minimum),
+                  std::string::npos);
+        if (!solver.enabled) {
+          EXPECT_EQ(summary.num_runaway_trials, 0);
+          continue;
+        }
+        EXPECT_GT(summary.num_runaway_trials, 0);
+        EXPECT_GT(summary.num_runaway_residuals, 0);
+        ASSERT_FALSE(summary.runaway_residuals.empty());
+        const RunawayResidual& worst = summary.runaway_residuals[0];
+        EXPECT_FALSE(std::abs(worst.trial) < 1e3 * std::abs(worst.value));
+        ASSERT_FALSE(worst.blocks.empty());
+        for (const RunawayResidual::Block& block : worst.blocks) {
+          // The blocks as they were added: point, pose, camera.
+          EXPECT_GE(block.block, 0);
+          if (scene.IsPose(block.values)) {
+            EXPECT_LT(
+                std::abs(scene.Depth(worst.blocks[0].values, block.values)),
+                1.0);
+          }
+        }
+      }
+    }
+    EXPECT_GT(num_said, 0) << solver.name;
+  }
+}
 
 }  // namespace
 }  // namespace ceres_ext

@@ -90,6 +90,8 @@ TEST_F(Report, LineHasAllFields) {
   summary.host_manifold_type = "Mine";
   summary.degenerate_eliminated_blocks.count = 7;
   summary.degenerate_other_blocks.count = 1;
+  summary.num_runaway_trials = 9;
+  summary.no_minimum = "None.";
   summary.linear_solver_type_given = ceres::SPARSE_SCHUR;
   summary.linear_solver_type_used = ceres::ITERATIVE_SCHUR;
   summary.preconditioner_type_used = ceres::SCHUR_JACOBI;
@@ -122,7 +124,8 @@ TEST_F(Report, LineHasAllFields) {
                 "\"host_losses\":3,\"host_loss_type\":\"MyLoss<1>\","
                 "\"host_manifolds\":2,\"host_manifold_type\":\"Mine\","
                 "\"degenerate_eliminated_blocks\":7,"
-                "\"degenerate_other_blocks\":1,"
+                "\"degenerate_other_blocks\":1,\"runaway_trials\":9,"
+                "\"no_minimum\":\"None.\","
                 "\"linear_solver_given\":\"SPARSE_SCHUR\","
                 "\"linear_solver\":\"ITERATIVE_SCHUR\","
                 "\"preconditioner\":\"SCHUR_JACOBI\",\"residual_blocks\":3,"

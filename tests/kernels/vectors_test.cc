@@ -668,6 +668,41 @@ TYPED_TEST(VectorsTest, ElementsByHand) {
   EXPECT_THAT(this->Download(z), ElementsAre(1e302, 1e302, 1e302, 1e302));
 }
 
+// The bounds by hand: with the mean square 4, an element of at most 2 has grown
+// above 2000, and one of 3 above 3000.
+TYPED_TEST(VectorsTest, CountGrown) {
+  auto count = this->template Poisoned<int64_t>(1);
+  const auto expect = [&](const Doubles& x, const Doubles& y, int64_t n) {
+    const auto on_x = this->Upload(x);
+    const auto on_y = this->Upload(y);
+    this->RunOk(CountGrownParams{static_cast<int64_t>(x.size()),
+                                 on_x.data(),
+                                 on_y.data(),
+                                 4.0,
+                                 count.data()});
+    EXPECT_EQ(this->Download(count)[0], n);
+  };
+  for (const double sign : {1.0, -1.0}) {
+    expect({0.0}, {sign * 2000.0}, 0);
+    expect({0.0}, {sign * 2001.0}, 1);
+    expect({-3.0}, {sign * 3000.0}, 0);
+    expect({-3.0}, {sign * 3001.0}, 1);
+    expect({1.0}, {sign * kInfinity}, 1);
+    expect({1.0}, {sign * 1e200}, 1);    // its square is infinite
+    expect({1e200}, {sign * 1e200}, 0);  // so are both
+  }
+  expect({1.0}, {std::nan("")}, 1);
+  for (const int64_t n : kVectorSizes) {
+    const Doubles x = RandomVector(n, 3);
+    Doubles y = x;
+    expect(x, y, 0);
+    for (int64_t i = 0; i < n; i += 2) {
+      y[i] = 1e5;
+    }
+    expect(x, y, (n + 1) / 2);
+  }
+}
+
 TYPED_TEST(VectorsTest, NegateIfValid) {
   auto scalars = this->template Poisoned<LoopScalars>(1);
   auto count = this->template Poisoned<int64_t>(1);

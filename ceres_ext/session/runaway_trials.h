@@ -1,0 +1,219 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Steps of a loop that lead to a state whose cost is not finite, or many times
+// as high as before: a point that a step throws to the plane of a camera has
+// residuals of 1e30 pixels there. Which residuals these are is evaluated beside
+// the loop, so a solve without such a step does nothing here.
+//
+//   RunawayTrials<Machine> trials;
+//   trials.NoteState(residuals, cost);  // where the Jacobian was evaluated
+//   Status status = trials.NoteTrial(wanted, is_finite, cost, &evaluator, ...);
+//   status = trials.FindWorst(5, linearization, problem, values_at, &worst);
+
+#ifndef CERES_EXT_SESSION_RUNAWAY_TRIALS_H_
+#define CERES_EXT_SESSION_RUNAWAY_TRIALS_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "ceres_ext/blocks/machine_problem.h"
+#include "ceres_ext/session/linearization.h"
+#include "ceres_ext/session/problem_evaluator.h"
+#include "ceres_ext/summary.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/vectors.h"
+
+namespace ceres_ext {
+
+template <typename Machine>
+class RunawayTrials {
+ public:
+  // residuals: on the machine, as they are until the next call.
+  void NoteState(const double* residuals, double cost) {
+    residuals_ = residuals;
+    cost_ = cost;
+  }
+
+  // After an evaluation of the cost alone. is_finite: it has succeeded. Takes
+  // memory when a trial first runs away; where there is none, nothing is
+  // counted. Counts in *record.
+  kernels::Status NoteTrial(const EvaluationWanted<Machine>& of_trial,
+                            bool is_finite,
+                            double cost,
+                            ProblemEvaluator<Machine>* evaluator,
+                            const MachineProblem<Machine>& problem,
+                            Summary* record) {
+    if (residuals_ == nullptr || (is_finite && cost <= kMostCost * cost_)) {
+      return {};
+    }
+    Machine* const machine = problem.machine();
+    const CurrentMachine<Machine> current(machine);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    const int64_t n = problem.num_residuals();
+    const kernels::Status has_room = Allocate(n, machine);
+    if (!has_room.ok()) {
+      return has_room.code == kernels::StatusCode::kOutOfMemory
+                 ? kernels::Status()
+                 : has_room;
+    }
+    // Residuals of a cost function that fails stay NaN. Ceres also leaves out
+    // rows behind one that fails, so these stay as they were.
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::CopyParams{n, residuals_, before_.data()}, machine));
+    if (evaluator->num_host_rows() > 0) {
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::CopyParams{n, residuals_, trial_.data()}, machine));
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(
+          Run(kernels::SetConstantParams{
+                  n, std::numeric_limits<double>::quiet_NaN(), trial_.data()},
+              machine));
+    }
+    EvaluationWanted<Machine> wanted = of_trial;
+    wanted.is_new_point = false;
+    wanted.residuals = trial_.data();
+    double ignored = 0.0;
+    const kernels::Status status = evaluator->Evaluate(wanted, &ignored);
+    if (!status.ok() &&
+        status.code != kernels::StatusCode::kNumericalFailure) {
+      return status;
+    }
+    mean_square_ = 2.0 * cost_ / static_cast<double>(n);
+    CERES_EXT_RETURN_IF_ERROR(Run(kernels::CountGrownParams{n,
+                                                            before_.data(),
+                                                            trial_.data(),
+                                                            mean_square_,
+                                                            num_grown_.data()},
+                                  machine));
+    ++record->num_runaway_trials;
+    return machine->ReadResult(num_grown_, &record->num_runaway_residuals);
+  }
+
+  // The residuals of the last runaway trial that cost most, at most `most`,
+  // each of another eliminated block, if it has one. values_at: the caller's
+  // values of the block at this offset of the state. Once, at the end.
+  kernels::Status FindWorst(
+      int most,
+      const Linearization<Machine>& linearization,
+      const MachineProblem<Machine>& problem,
+      const std::function<const double*(int state_offset)>& values_at,
+      std::vector<RunawayResidual>* worst) {
+    worst->clear();
+    if (trial_.size() == 0) {
+      return {};
+    }
+    Machine* const machine = problem.machine();
+    const CurrentMachine<Machine> current(machine);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    const int64_t n = problem.num_residuals();
+    std::vector<double> before(static_cast<size_t>(n));
+    std::vector<double> trial(static_cast<size_t>(n));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Download(n, before_.data(), before.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Download(n, trial_.data(), trial.data()));
+    // Several residuals of each block are among these.
+    constexpr int64_t kCandidates = 64;
+    std::vector<int64_t> rows;
+    for (int64_t i = 0; i < n; ++i) {
+      if (kernels::CountGrownParams::HasGrown(
+              before[i], trial[i], mean_square_)) {
+        rows.push_back(i);
+      }
+    }
+    const auto size = [&](int64_t i) {
+      return std::isfinite(trial[i]) ? std::abs(trial[i])
+                                     : std::numeric_limits<double>::infinity();
+    };
+    std::stable_sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) {
+      return size(a) > size(b);
+    });
+    rows.resize(std::min<size_t>(rows.size(), kCandidates));
+    std::map<int64_t, std::vector<int>> columns;
+    for (const int64_t i : rows) {
+      columns[i];
+    }
+    CERES_EXT_RETURN_IF_ERROR(linearization.ForEachValue(
+        [&](int64_t row, int column, double /*value*/) {
+          const auto found = columns.find(row);
+          if (found != columns.end()) {
+            found->second.push_back(column);
+          }
+        }));
+    for (const int64_t i : rows) {
+      RunawayResidual residual;
+      residual.value = before[i];
+      residual.trial = trial[i];
+      AddBlocks(columns[i], problem, values_at, &residual.blocks);
+      const bool is_new = std::none_of(
+          worst->begin(), worst->end(), [&](const RunawayResidual& other) {
+            return !other.blocks.empty() && !residual.blocks.empty() &&
+                   other.blocks[0].values == residual.blocks[0].values;
+          });
+      if (is_new && static_cast<int>(worst->size()) < most) {
+        worst->push_back(std::move(residual));
+      }
+    }
+    return {};
+  }
+
+ private:
+  template <typename T>
+  using Buffer = typename Machine::template Buffer<T>;
+
+  // Times the cost before it, from which a trial is looked at. A residual that
+  // grows to 1e3 times the root mean square of n makes it 1e6 / n times.
+  static constexpr double kMostCost = 10.0;
+
+  kernels::Status Allocate(int64_t n, Machine* machine) {
+    if (trial_.size() > 0) {
+      return {};
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine->AllocateResult(&num_grown_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &before_));
+    return machine->Allocate(n, &trial_);
+  }
+
+  static void AddBlocks(
+      const std::vector<int>& columns,
+      const MachineProblem<Machine>& problem,
+      const std::function<const double*(int state_offset)>& values_at,
+      std::vector<RunawayResidual::Block>* blocks) {
+    for (const auto* families : {&problem.e(), &problem.f()}) {
+      for (const auto& family : *families) {
+        const BlockTable& table = family.table();
+        for (int32_t i = 0; i < table.size(); ++i) {
+          const int begin = table.tangent_offset(i);
+          const int end = begin + table.tangent_size(i);
+          if (begin < 0 || table.state_offset(i) < 0 ||
+              std::none_of(columns.begin(), columns.end(), [&](int column) {
+                return begin <= column && column < end;
+              })) {
+            continue;
+          }
+          RunawayResidual::Block block;
+          block.values = values_at(table.state_offset(i));
+          block.is_eliminated = families == &problem.e();
+          blocks->push_back(block);
+        }
+      }
+    }
+  }
+
+  const double* residuals_ = nullptr;
+  double cost_ = 0.0;
+  double mean_square_ = 0.0;
+  // Residuals before and in the last runaway trial. Empty: there was none.
+  Buffer<double> before_;
+  Buffer<double> trial_;
+  typename Machine::template Result<int64_t> num_grown_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_SESSION_RUNAWAY_TRIALS_H_
