@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Where solves end that begin at many starts, by each solver: stock Ceres with
+// Solves from many starts, and their ends, by each solver: stock Ceres with
 // ITERATIVE_SCHUR, and this library with single and merged preconditioner
 // blocks, exact steps, and linear_solver = auto. On the host, one thread.
 //
@@ -18,10 +18,10 @@
 //
 // Prints, for each solver: ends at more than 1.5 times the least cost of all
 // solvers; ends called CONVERGENCE, and those of them that are said to be not
-// a minimum (Summary::no_minimum); the geometric mean and the range of the final
-// cost in % above stock Ceres's; steps, of them rejected, and iterations of PCG;
-// with --remove the points removed, and the geometric mean of the cost after
-// that, divided by the cost before.
+// a minimum (Summary::no_minimum); the geometric mean and the range of the
+// final cost in % above stock Ceres's; steps, of them rejected, and iterations
+// of PCG; with --remove the points removed, and the geometric mean of the cost
+// after that, divided by the cost before.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -123,7 +123,8 @@ void AddPose(const Eigen::Vector3d& center,
              const Eigen::Vector3d& look_at,
              Scene* scene) {
   const Eigen::Vector3d z = (look_at - center).normalized();
-  const Eigen::Vector3d x = Eigen::Vector3d(0.0, 1.0, 0.0).cross(z).normalized();
+  const Eigen::Vector3d x =
+      Eigen::Vector3d(0.0, 1.0, 0.0).cross(z).normalized();
   Eigen::Matrix3d R;
   R << x.transpose(), z.cross(x).transpose(), z.transpose();
   const Eigen::Quaterniond q(R);
@@ -234,9 +235,8 @@ Scene MakeNearPlane(int seed) {
     if (Uniform(&random) >= 0.05) {
       continue;
     }
-    const int k = rows[j][static_cast<size_t>(Uniform(&random) *
-                                              static_cast<double>(
-                                                  rows[j].size()))];
+    const int k = rows[j][static_cast<size_t>(
+        Uniform(&random) * static_cast<double>(rows[j].size()))];
     const double* const pose = &scene.poses[7 * scene.image[k]];
     const double* const params = &scene.params[5 * scene.image[k]];
     const double depth = std::pow(10.0, -0.5 + 0.8 * Uniform(&random));
@@ -261,9 +261,8 @@ Scene MakeFullOpenCv(int seed) {
     const Eigen::Vector3d center(4.0 * std::cos(angle) + 0.2 * Normal(&random),
                                  0.5 * Normal(&random),
                                  4.0 * std::sin(angle) + 0.2 * Normal(&random));
-    const Eigen::Vector3d look_at(0.2 * Normal(&random),
-                                  0.2 * Normal(&random),
-                                  0.2 * Normal(&random));
+    const Eigen::Vector3d look_at(
+        0.2 * Normal(&random), 0.2 * Normal(&random), 0.2 * Normal(&random));
     AddPose(center, look_at, &scene);
     const double focal = 1000.0 + 20.0 * Normal(&random);
     for (const double value : {focal, focal, 500.0, 500.0, -0.1}) {
@@ -275,7 +274,8 @@ Scene MakeFullOpenCv(int seed) {
   }
   for (int j = 0; j < 500; ++j) {
     const Eigen::Vector3d point =
-        1.2 * Eigen::Vector3d(Normal(&random), Normal(&random), Normal(&random));
+        1.2 *
+        Eigen::Vector3d(Normal(&random), Normal(&random), Normal(&random));
     const double from = 2.0 * M_PI * Uniform(&random);
     AddPoint<FullOpenCvCamera>(
         point,
@@ -366,8 +366,8 @@ Result Solve(const Solver& solver,
   for (const RunawayResidual& residual : summary.runaway_residuals) {
     for (const RunawayResidual::Block& block : residual.blocks) {
       if (block.is_eliminated) {
-        named->push_back(
-            static_cast<int>(block.values - scene.points.data()) / 3);
+        named->push_back(static_cast<int>(block.values - scene.points.data()) /
+                         3);
       }
     }
   }
@@ -432,21 +432,22 @@ int Run() {
                  FLAGS_problem.c_str());
     return 1;
   }
-  const int num_iterations =
-      FLAGS_iterations > 0 ? FLAGS_iterations : is_near ? 100 : 50;
+  const int num_iterations = FLAGS_iterations > 0 ? FLAGS_iterations
+                             : is_near            ? 100
+                                                  : 50;
   std::vector<std::vector<Result>> results;  // of each start, of each solver
   for (int seed = 1; seed <= FLAGS_starts; ++seed) {
     const Scene scene = is_near ? MakeNearPlane(seed) : MakeFullOpenCv(seed);
     results.emplace_back();
     for (const Solver& solver : kSolvers) {
-      const std::vector<int> full_opencv =
-          FLAGS_refine_principal_point ? std::vector<int>()
-                                       : std::vector<int>{2, 3};
+      const std::vector<int> full_opencv = FLAGS_refine_principal_point
+                                               ? std::vector<int>()
+                                               : std::vector<int>{2, 3};
       results.back().push_back(
-          is_near
-              ? SolveAndRemove<RadialCamera>(solver, {1, 2}, 1e-6, num_iterations, scene)
-              : SolveAndRemove<FullOpenCvCamera>(
-                    solver, full_opencv, 0.0, num_iterations, scene));
+          is_near ? SolveAndRemove<RadialCamera>(
+                        solver, {1, 2}, 1e-6, num_iterations, scene)
+                  : SolveAndRemove<FullOpenCvCamera>(
+                        solver, full_opencv, 0.0, num_iterations, scene));
       if (FLAGS_costs) {
         std::printf("%s%.6e",
                     &solver == kSolvers ? "" : " ",
@@ -492,9 +493,8 @@ int Run() {
       num_no_minimum += result.is_no_minimum ? 1 : 0;
       num_steps += result.num_steps;
       num_rejected += result.num_rejected;
-      num_pcg += kSolvers[s].type == ceres::DENSE_SCHUR
-                     ? 0
-                     : result.num_iterations;
+      num_pcg +=
+          kSolvers[s].type == ceres::DENSE_SCHUR ? 0 : result.num_iterations;
       const double above = 100.0 * (result.cost / of_start[0].cost - 1.0);
       sum += std::log(result.cost / of_start[0].cost);
       sum_without += std::log(result.cost_without / result.cost);
@@ -502,19 +502,20 @@ int Run() {
       least = std::min(least, above);
       most = std::max(most, above);
     }
-    std::printf("| %s | %d | %d | %d | %.3f, %.3f, %.3f | %d (%d) | %d | %d, %.2g |\n",
-                kSolvers[s].name,
-                num_above,
-                num_convergence,
-                num_no_minimum,
-                100.0 * std::expm1(sum / num_starts),
-                least,
-                most,
-                num_steps,
-                num_rejected,
-                num_pcg,
-                num_removed,
-                std::exp(sum_without / num_starts));
+    std::printf(
+        "| %s | %d | %d | %d | %.3f, %.3f, %.3f | %d (%d) | %d | %d, %.2g |\n",
+        kSolvers[s].name,
+        num_above,
+        num_convergence,
+        num_no_minimum,
+        100.0 * std::expm1(sum / num_starts),
+        least,
+        most,
+        num_steps,
+        num_rejected,
+        num_pcg,
+        num_removed,
+        std::exp(sum_without / num_starts));
   }
   return 0;
 }

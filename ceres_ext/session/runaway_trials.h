@@ -37,7 +37,11 @@ class RunawayTrials {
   void NoteState(const double* residuals, double cost) {
     residuals_ = residuals;
     cost_ = cost;
+    num_careful_steps_ = std::max(0, num_careful_steps_ - 1);
   }
+
+  // True after a runaway trial, until so many steps have succeeded.
+  bool IsCareful() const { return num_careful_steps_ > 0; }
 
   // After an evaluation of the cost alone. is_finite: it has succeeded. Takes
   // memory when a trial first runs away; where there is none, nothing is
@@ -51,6 +55,7 @@ class RunawayTrials {
     if (residuals_ == nullptr || (is_finite && cost <= kMostCost * cost_)) {
       return {};
     }
+    num_careful_steps_ = kCarefulSteps;
     Machine* const machine = problem.machine();
     const CurrentMachine<Machine> current(machine);
     CERES_EXT_RETURN_IF_ERROR(current.status());
@@ -63,33 +68,30 @@ class RunawayTrials {
     }
     // Residuals of a cost function that fails stay NaN. Ceres also leaves out
     // rows behind one that fails, so these stay as they were.
-    CERES_EXT_RETURN_IF_ERROR(Run(
-        kernels::CopyParams{n, residuals_, before_.data()}, machine));
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::CopyParams{n, residuals_, before_.data()}, machine));
     if (evaluator->num_host_rows() > 0) {
-      CERES_EXT_RETURN_IF_ERROR(Run(
-          kernels::CopyParams{n, residuals_, trial_.data()}, machine));
-    } else {
       CERES_EXT_RETURN_IF_ERROR(
-          Run(kernels::SetConstantParams{
-                  n, std::numeric_limits<double>::quiet_NaN(), trial_.data()},
-              machine));
+          Run(kernels::CopyParams{n, residuals_, trial_.data()}, machine));
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::SetConstantParams{
+              n, std::numeric_limits<double>::quiet_NaN(), trial_.data()},
+          machine));
     }
     EvaluationWanted<Machine> wanted = of_trial;
     wanted.is_new_point = false;
     wanted.residuals = trial_.data();
     double ignored = 0.0;
     const kernels::Status status = evaluator->Evaluate(wanted, &ignored);
-    if (!status.ok() &&
-        status.code != kernels::StatusCode::kNumericalFailure) {
+    if (!status.ok() && status.code != kernels::StatusCode::kNumericalFailure) {
       return status;
     }
     mean_square_ = 2.0 * cost_ / static_cast<double>(n);
-    CERES_EXT_RETURN_IF_ERROR(Run(kernels::CountGrownParams{n,
-                                                            before_.data(),
-                                                            trial_.data(),
-                                                            mean_square_,
-                                                            num_grown_.data()},
-                                  machine));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::CountGrownParams{
+            n, before_.data(), trial_.data(), mean_square_, num_grown_.data()},
+        machine));
     ++record->num_runaway_trials;
     return machine->ReadResult(num_grown_, &record->num_runaway_residuals);
   }
@@ -169,6 +171,7 @@ class RunawayTrials {
   // Times the cost before it, from which a trial is looked at. A residual that
   // grows to 1e3 times the root mean square of n makes it 1e6 / n times.
   static constexpr double kMostCost = 10.0;
+  static constexpr int kCarefulSteps = 10;
 
   kernels::Status Allocate(int64_t n, Machine* machine) {
     if (trial_.size() > 0) {
@@ -208,6 +211,7 @@ class RunawayTrials {
   const double* residuals_ = nullptr;
   double cost_ = 0.0;
   double mean_square_ = 0.0;
+  int num_careful_steps_ = 0;
   // Residuals before and in the last runaway trial. Empty: there was none.
   Buffer<double> before_;
   Buffer<double> trial_;

@@ -338,15 +338,24 @@ Status Session<Machine>::Step(const StepWanted& wanted,
   CERES_EXT_RETURN_IF_ERROR(
       problem_.Gather(wanted.diagonal, 1.0, diagonal.e, diagonal.f));
   solver::StepPerSolveOptions per_solve;
-  per_solve.q_tolerance = forcing_sequence_ == FORCING_SEQUENCE_MODEL_COST
-                              ? ModelCostTolerance(problem_.blocks().merged,
-                                                   problem_.blocks().f.size(),
-                                                   wanted.q_tolerance)
-                              : wanted.q_tolerance;
+  per_solve.q_tolerance = wanted.q_tolerance;
   per_solve.r_tolerance = wanted.r_tolerance;
   per_solve.model_cost_tolerance =
       model_cost_tolerance_ * parts_.linearization->cost();
   per_solve.use_model_cost = forcing_sequence_ == FORCING_SEQUENCE_MODEL_COST;
+  if (per_solve.use_model_cost && runaway_trials_.IsCareful() &&
+      record_->num_runaway_residuals > 0) {
+    // Accurate steps go to the plane of a camera more often than those of few
+    // iterations with single blocks (docs/measurements/reliability.md).
+    constexpr double kCarefulTolerance = 0.5;
+    per_solve.use_model_cost = false;
+    per_solve.use_single_blocks = true;
+    per_solve.q_tolerance = std::max(wanted.q_tolerance, kCarefulTolerance);
+  } else if (per_solve.use_model_cost) {
+    per_solve.q_tolerance = ModelCostTolerance(problem_.blocks().merged,
+                                               problem_.blocks().f.size(),
+                                               wanted.q_tolerance);
+  }
   per_solve.use_forcing_sequence =
       forcing_sequence_ == FORCING_SEQUENCE_EISENSTAT_WALKER;
   per_solve.is_same_linearization =

@@ -192,6 +192,8 @@ struct StepPerSolveOptions {
   // q_tolerance is the largest value of a forcing sequence, with an element for
   // each linearisation (PcgForcing).
   bool use_forcing_sequence = false;
+  // The blocks of the preconditioner are not merged.
+  bool use_single_blocks = false;
   // True if the Jacobian is that of the solve before, which was of no use.
   bool is_same_linearization = false;
   // An exact step may only be queued, and StepSolver::FinishQueued then says

@@ -405,6 +405,8 @@ class StepSolver {
             UpdateCoarse(system, &is_coarse, &summary->coarse_seconds));
       }
     }
+    CERES_EXT_RETURN_IF_ERROR(
+        preconditioner_->SplitMergedBlocks(per_solve.use_single_blocks));
     CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
 

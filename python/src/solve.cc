@@ -344,9 +344,8 @@ void AddSummary(nb::module_* module) {
       "The number of these residuals in the last such step.");
   add("no_minimum",
       &Summary::no_minimum,
-      "What happened if the solve has ended with CONVERGENCE at a state that "
-      "is "
-      "not a minimum; otherwise empty.");
+      "A sentence, if the solve has ended with CONVERGENCE away from a "
+      "minimum; otherwise empty.");
   add("num_host_losses",
       &Summary::num_host_losses,
       "Residual blocks whose loss runs on the host although a device solves.");

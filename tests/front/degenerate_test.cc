@@ -374,12 +374,13 @@ INSTANTIATE_TEST_SUITE_P(Table,
                          });
 
 // Images with a RADIAL camera each in an arc about 10 away from 60 points, of
-// which every 15th starts on the ray of an observation, 0.5 before the camera.
+// which every 5th starts on the ray of an observation, 0.1 before the camera.
 struct NearPlane {
   using Error = ReprojectionError<RadialCamera, EigenQuaternion>;
   using Cost = CostFunctionFor<DeviceAutoDiffCostFunction, Error>;
   static constexpr int kNumImages = 8;
   static constexpr double kNoise = 0.5;
+  static constexpr double kDepth = 0.1;
 
   NearPlane(unsigned seed, bool is_near) {
     std::mt19937 random(seed);
@@ -415,16 +416,20 @@ struct NearPlane {
       value += 0.05 * normal(random);
     }
     for (int i = 0; i < kNumImages; ++i) {
+      for (int k = 4; i > 0 && k < 6; ++k) {
+        poses[7 * i + k] += 0.05 * normal(random);
+      }
       params[5 * i] *= 1.0 + 0.02 * normal(random);
       params[5 * i + 3] = params[5 * i + 4] = 0.0;
     }
     for (size_t k = 0; is_near && k < errors.size(); ++k) {
       const int j = point_of[k];
-      if (j % 15 == 0 && image[k] == 4 + j % 2) {
+      if (j % 5 == 0 && image[k] == 4 + j % 2) {
         const double* const pose = &poses[7 * image[k]];
-        const double in_camera[] = {(errors[k].x - 500.0) / 2000.0 - pose[4],
-                                    (errors[k].y - 500.0) / 2000.0 - pose[5],
-                                    0.5 - pose[6]};
+        const double in_camera[] = {
+            (errors[k].x - 500.0) / 1000.0 * kDepth - pose[4],
+            (errors[k].y - 500.0) / 1000.0 * kDepth - pose[5],
+            kDepth - pose[6]};
         const double inverse[] = {pose[3], -pose[0], -pose[1], -pose[2]};
         ceres::UnitQuaternionRotatePoint(inverse, in_camera, &points[3 * j]);
       }
@@ -487,12 +492,11 @@ TEST(NearThePlane, AnEndThatIsNoMinimumIsSaid) {
     DeviceType device;
   };
   std::vector<Solver> solvers = {
-      {"stock", false, ceres::ITERATIVE_SCHUR, DEVICE_HOST},
-      {"PCG", true, ceres::ITERATIVE_SCHUR, DEVICE_HOST},
+      {"stock", false, ceres::DENSE_SCHUR, DEVICE_HOST},
       {"exact", true, ceres::DENSE_SCHUR, DEVICE_HOST},
       {"CGNR", true, ceres::CGNR, DEVICE_HOST}};
   if (HasDevice()) {
-    solvers.push_back({"device", true, ceres::ITERATIVE_SCHUR, DEVICE_CUDA});
+    solvers.push_back({"device", true, ceres::DENSE_SCHUR, DEVICE_CUDA});
   }
   for (const Solver& solver : solvers) {
     int num_said = 0;
@@ -540,7 +544,8 @@ TEST(NearThePlane, AnEndThatIsNoMinimumIsSaid) {
         for (const RunawayResidual::Block& block : worst.blocks) {
           // The blocks as they were added: point, pose, camera.
           EXPECT_GE(block.block, 0);
-          if (scene.IsPose(block.values)) {
+          // With CGNR points may also have gone far away.
+          if (solver.type != ceres::CGNR && scene.IsPose(block.values)) {
             EXPECT_LT(
                 std::abs(scene.Depth(worst.blocks[0].values, block.values)),
                 1.0);
@@ -550,6 +555,33 @@ TEST(NearThePlane, AnEndThatIsNoMinimumIsSaid) {
     }
     EXPECT_GT(num_said, 0) << solver.name;
   }
+}
+
+// After a step to a camera's plane PCG takes steps of few iterations with
+// single blocks, and ends at the minimum more often than exact steps.
+TEST(NearThePlane, StepsAreCareful) {
+  constexpr unsigned kStarts = 2 * kNumStarts;
+  int num_ours = 0;
+  int num_exact = 0;
+  for (unsigned seed = 1; seed <= kStarts; ++seed) {
+    ceres::Solver::Options options;
+    options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+    options.preconditioner_type = ceres::SCHUR_JACOBI;
+    options.logging_type = ceres::SILENT;
+    options.max_num_iterations = 100;
+    Options ext_options;
+    ext_options.device = kDevice;
+    const auto reaches_minimum = [&] {
+      NearPlane scene(seed, /*is_near=*/true);
+      Summary summary;
+      scene.Solve(options, ext_options, &summary);
+      return summary.final_cost < scene.HighCost() ? 1 : 0;
+    };
+    num_ours += reaches_minimum();
+    options.linear_solver_type = ceres::DENSE_SCHUR;
+    num_exact += reaches_minimum();
+  }
+  EXPECT_GT(num_ours, num_exact);
 }
 
 }  // namespace

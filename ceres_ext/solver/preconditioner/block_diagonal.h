@@ -17,6 +17,7 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/normal_blocks.h"
+#include "cuda_kernels/ops/vectors.h"
 #include "cuda_kernels/ops/views.h"
 #include "cuda_kernels/structure/block_families.h"
 #include "cuda_kernels/structure/merged_blocks.h"
@@ -52,8 +53,30 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   }
 
   kernels::Status Update(const LinearSystem& system) final {
+    if (split_) {
+      // The inverse of a merged block is then that of each single one.
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::MultiplyParams{
+              in_single_.size(), f_.source(), in_single_.data(), f_.source()},
+          this->machine_));
+    }
     CERES_EXT_RETURN_IF_ERROR(Invert(system.f_diagonal, &f_));
     return Invert(system.e_diagonal, &e_);
+  }
+
+  // Takes memory when it first splits.
+  kernels::Status SplitMergedBlocks(bool split) final {
+    split_ = split && !f_.merged.empty();
+    if (!split_ || in_single_.size() > 0) {
+      return {};
+    }
+    std::vector<double> in_single(
+        static_cast<size_t>(f_.matrices().num_packed()), 0.0);
+    for (const int64_t place :
+         kernels::PlacesInMerged(f_.families, f_.merged, Machine::kLayout)) {
+      in_single[place] = 1.0;
+    }
+    return this->machine_->Upload(in_single, &in_single_);
   }
 
   void ListBreakdowns(kernels::BreakdownArrays* arrays) const final {
@@ -258,6 +281,10 @@ class BlockDiagonalPreconditioner final : public Preconditioner<Machine> {
   }
 
   const bool of_schur_complement_;
+  // Merged blocks are split into single ones, by ones at the values of the
+  // packed matrices that these have, zeros elsewhere.
+  bool split_ = false;
+  Buffer<double> in_single_;
   Part f_;
   Part e_;
   WideBlocks<Machine> wide_;

@@ -35,6 +35,8 @@ class Preconditioner {
   // Update.
   virtual NormalBlocksRequest WantedBlocks() { return {}; }
   virtual kernels::Status Update(const LinearSystem& /*system*/) { return {}; }
+  // From the next Update on, the blocks of F are not merged; or they are again.
+  virtual kernels::Status SplitMergedBlocks(bool /*split*/) { return {}; }
   // Where the last Update tells, when it is done, of blocks without inverse.
   virtual void ListBreakdowns(kernels::BreakdownArrays* /*arrays*/) const {}
   // Waits for the last Update. kNumericalFailure where there is no inverse.
