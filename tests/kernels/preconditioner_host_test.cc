@@ -3,6 +3,7 @@
 #include <random>
 #include <vector>
 
+#include "ceres_ext/solver/preconditioner/wide_blocks.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "gmock/gmock.h"
@@ -146,6 +147,90 @@ TEST(Preconditioner, NoBlocks) {
   HostMachine machine(2);
   std::vector<double> none;
   EXPECT_EQ(Invert<9>(none, nullptr, &none, &machine), Breakdown::kNone);
+}
+
+TEST(Preconditioner, RowOfAnElement) {
+  for (int row = 0; row < kMaxBlockColumns; ++row) {
+    ASSERT_EQ(PackedRow(PackedIndex(row, 0)), row);
+    ASSERT_EQ(PackedRow(PackedIndex(row, row)), row);
+  }
+}
+
+// Five blocks of N columns: one of full rank, one with a column of zeros, one
+// that is indefinite, one with a diagonal below zero, and one not finite.
+TEST(Preconditioner, WideBlocks) {
+  using solver::WideBlocks;
+  EXPECT_FALSE(WideBlocks<HostMachine>::IsWide(128));
+  for (const int n : {129, 200}) {
+    ASSERT_TRUE(WideBlocks<HostMachine>::IsWide(n));
+    constexpr int kNumBlocks = 5;
+    std::mt19937 generator(n);
+    std::normal_distribution<double> normal;
+    const MatrixXd j =
+        MatrixXd::NullaryExpr(2 * n, n, [&] { return normal(generator); });
+    std::vector<MatrixXd> dense(kNumBlocks, j.transpose() * j);
+    dense[1].row(7).setZero();
+    dense[1].col(7).setZero();
+    dense[2](5, 5) = 1e-3;
+    dense[3](n - 1, n - 1) = -1.0;
+    dense[4](2, 2) = std::numeric_limits<double>::quiet_NaN();
+    std::vector<double> a;
+    for (const MatrixXd& block : dense) {
+      for (int i = 0; i < n; ++i) {
+        a.insert(a.end(), block.col(i).data(), block.col(i).data() + i + 1);
+      }
+    }
+    // The column of zeros and the element below zero are not damped.
+    VectorXd d = VectorXd::Constant(kNumBlocks * n, 0.01);
+    d[n + 7] = d[4 * n - 1] = 0.0;
+    std::vector<double> first;
+    for (const int num_threads : {1, 4}) {
+      HostMachine machine(num_threads);
+      WideBlocks<HostMachine> wide;
+      ASSERT_TRUE(wide.Reserve(n, &machine).ok());
+      const BlockFamily family = {n, kNumBlocks};
+      std::vector<double> inverse(a.size(), -1.0);
+      int32_t first_breakdown = Breakdown::kNone;
+      InvertBlocksParams<kDynamic> params;
+      params.n = kNumBlocks;
+      params.columns = n;
+      params.a = PackedBlocks<const double>(family, kHostLayout, a.data());
+      params.inverse = PackedBlocks(family, kHostLayout, inverse.data());
+      params.diagonal = d.data();
+      params.may_be_diagonal = true;
+      params.first_breakdown = &first_breakdown;
+      ASSERT_TRUE(wide.Invert(params).ok());
+      EXPECT_EQ(first_breakdown, 3);
+      for (int b = 0; b < 3; ++b) {
+        const double* const of_block = &inverse[b * PackedSize(n)];
+        MatrixXd found(n, n);
+        for (int i = 0; i < n; ++i) {
+          for (int k = 0; k <= i; ++k) {
+            found(i, k) = found(k, i) = of_block[PackedIndex(i, k)];
+          }
+        }
+        MatrixXd damped = dense[b];
+        damped.diagonal() += d.segment(b * n, n).cwiseAbs2();
+        if (b == 2) {
+          damped = MatrixXd(damped.diagonal().asDiagonal());
+        } else if (b == 1) {
+          damped(7, 7) = 1.0;
+        }
+        // Factor and inverse, N roundings each (Higham 14.1).
+        const VectorXd values =
+            Eigen::SelfAdjointEigenSolver<MatrixXd>(damped).eigenvalues();
+        const double bound =
+            4 * n * kEpsilon * values[n - 1] / (values[0] * values[0]);
+        EXPECT_LE((found - damped.inverse()).cwiseAbs().maxCoeff(), bound)
+            << n << " columns, block " << b;
+      }
+      inverse.resize(static_cast<size_t>(3 * PackedSize(n)));
+      if (first.empty()) {
+        first = inverse;
+      }
+      EXPECT_EQ(inverse, first) << num_threads << " threads";
+    }
+  }
 }
 
 }  // namespace
