@@ -539,12 +539,10 @@ __device__ __forceinline__ void StageEntry(const ObservationIndexRef& index,
   typename Source::Value jp[Source::Shape::kESize];
   PointRecord<Term::E> record;
   double m[R * R];
-  const double* w = nullptr;  // of a long repeat
   if constexpr (kEliminated) {
     record = term.points[point];
     source.LoadPoint(k, camera, point, jp);
     Term::Remainder(jp, record, m);
-    w = term.LongRepeatOf(j);
   }
   if (half == 0) {
     double y[R] = {};
@@ -557,9 +555,8 @@ __device__ __forceinline__ void StageEntry(const ObservationIndexRef& index,
     }
   }
   const bool repeats =
-      kEliminated && w == nullptr &&
-      ((j > camera_begin && entry_point[j - 1] == point) ||
-       (j + 1 < camera_end && entry_point[j + 1] == point));
+      kEliminated && ((j > camera_begin && entry_point[j - 1] == point) ||
+                      (j + 1 < camera_end && entry_point[j + 1] == point));
 #pragma unroll
   for (int c = 0; c < (F + 1) / 2; ++c) {
     const int column = 2 * c + half;
@@ -570,13 +567,7 @@ __device__ __forceinline__ void StageEntry(const ObservationIndexRef& index,
       for (int r = 0; r < R; ++r) {
         x[r] = static_cast<double>(source.camera_blocks(k, F * r + column));
       }
-      if (w == nullptr) {
-        Term::MultiplyByRemainder(m, x, t);
-      } else {
-        double y[R * Term::E];
-        Term::MultiplyByInverse(jp, record, y);
-        Term::SubtractW(x, y, w, column, t);
-      }
+      Term::MultiplyByRemainder(m, x, t);
 #pragma unroll
       for (int r = 0; r < R; ++r) {
         left[r][column][slot] = x[r];
@@ -584,7 +575,25 @@ __device__ __forceinline__ void StageEntry(const ObservationIndexRef& index,
       }
     }
   }
-  if (repeats) {
+  if (const double* const w = repeats ? term.LongRepeatOf(j) : nullptr;
+      w != nullptr) {
+    double y[R * Term::E];
+    Term::MultiplyByInverse(jp, record, y);
+#pragma unroll 1
+    for (int column = half; column < F; column += 2) {
+      double x[R];
+      double t[R];
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        x[r] = left[r][column][slot];
+      }
+      Term::SubtractW(x, y, w, column, t);
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        right[r][column][slot] = t[r];
+      }
+    }
+  } else if (repeats) {
     // W of the pair is a sum over its entries: each adds what the others have
     // of it.
     for (int64_t other = j - 1;

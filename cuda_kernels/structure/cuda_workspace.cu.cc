@@ -85,6 +85,16 @@ Status ListLongPoints(const ObservationIndexRef& index,
       });
 }
 
+// True if two entries have the same camera and point.
+__device__ __forceinline__ bool IsSamePair(const ObservationIndexRef& index,
+                                           const int32_t* entry_point,
+                                           int64_t a,
+                                           int64_t b) {
+  return entry_point[a] == entry_point[b] &&
+         index.camera_id[index.camera_entry[a]] ==
+             index.camera_id[index.camera_entry[b]];
+}
+
 // Lists the runs of more than kLongRepeat entries of a camera and a point.
 Status ListLongRepeats(const ObservationIndexRef& index,
                        const int32_t* entry_point,
@@ -101,15 +111,11 @@ Status ListLongRepeats(const ObservationIndexRef& index,
   CERES_EXT_RETURN_IF_ERROR(
       ForEach("FlagLongRepeats", n, stream, [=] __device__(int64_t j) {
         // Entries of a camera are sorted by point.
-        const auto are_alike = [&](int64_t other) {
-          return entry_point[other] == entry_point[j] &&
-                 index.camera_id[index.camera_entry[other]] ==
-                     index.camera_id[index.camera_entry[j]];
-        };
-        number[j] = j + kLongRepeat < n && are_alike(j + kLongRepeat) &&
-                            !(j > 0 && are_alike(j - 1))
-                        ? 1
-                        : 0;
+        const bool is_first =
+            j == 0 || !IsSamePair(index, entry_point, j - 1, j);
+        const bool is_long = j + kLongRepeat < n &&
+                             IsSamePair(index, entry_point, j, j + kLongRepeat);
+        number[j] = is_first && is_long ? 1 : 0;
       }));
   CERES_EXT_RETURN_IF_ERROR(
       InclusiveSum(n, number, &repeats->num_repeats, scratch, context));
