@@ -33,8 +33,10 @@ struct LibraryHandles {
   cusolverDnHandle_t cusolver = nullptr;
   cusolverDnParams_t params = nullptr;
   cublasHandle_t cublas = nullptr;
-  // Without memory that a user's memory handler has given it.
+  // Its memory handler, which can be set once alone, gets the address of
+  // memory_owner, the object of its user. It waits without memory of a user.
   cudssHandle_t cudss = nullptr;
+  void* memory_owner = nullptr;
 };
 
 // Of the context's device, which is current: those returned last, or new ones.

@@ -92,6 +92,9 @@ class CudaSparseCholesky::Handles {
       }
       static_cast<void>(cudaGetLastError());
     }
+    if (libraries != nullptr) {
+      libraries->memory_owner = nullptr;
+    }
     ReturnLibraryHandles(std::move(libraries));
     for (const auto& [data, num_bytes] : blocks_) {
       context_->Free(data, num_bytes);
@@ -118,24 +121,29 @@ class CudaSparseCholesky::Handles {
   }
 
   // For cuDSS; 0 if it has worked. Sizes are kept here, so that the account is
-  // right whatever cuDSS says that it gives back.
-  static int Allocate(void* self,
+  // right whatever cuDSS says that it gives back. owner: the address of
+  // LibraryHandles::memory_owner.
+  static int Allocate(void* owner,
                       void** data,
                       size_t num_bytes,
                       cudaStream_t /*stream*/) {
-    return static_cast<Handles*>(self)->Allocate(
-               data, static_cast<int64_t>(num_bytes))
+    auto* const handles = *static_cast<Handles**>(owner);
+    return handles != nullptr &&
+                   handles->Allocate(data, static_cast<int64_t>(num_bytes))
                ? 0
                : 1;
   }
-  static int Free(void* self,
+  static int Free(void* owner,
                   void* data,
                   size_t /*num_bytes*/,
                   cudaStream_t /*stream*/) {
-    auto* const handles = static_cast<Handles*>(self);
+    auto* const handles = *static_cast<Handles**>(owner);
+    if (handles == nullptr || data == nullptr) {
+      return data == nullptr ? 0 : 1;
+    }
     const auto found = handles->blocks_.find(data);
     if (found == handles->blocks_.end()) {
-      return data == nullptr ? 0 : 1;
+      return 1;
     }
     handles->context_->Free(data, found->second);
     handles->blocks_.erase(found);
@@ -225,24 +233,42 @@ Status CudaSparseCholesky::Analyze(const LowerCsr& csr,
   return status;
 }
 
+// One that is not whole is destroyed.
+Status CudaSparseCholesky::MakeHandle(LibraryHandles* libraries) {
+  Handles* const handles = handles_.get();
+  cudssHandle_t handle = nullptr;
+  const auto make = [&]() -> Status {
+    CERES_EXT_CALL(cudssCreate, &handle);
+    cudssDeviceMemHandler_t memory = {};
+    memory.ctx = &libraries->memory_owner;
+    memory.device_alloc = &Handles::Allocate;
+    memory.device_free = &Handles::Free;
+    std::strncpy(memory.name, "Ceres Ext", sizeof(memory.name) - 1);
+    CERES_EXT_CALL(cudssSetDeviceMemHandler, handle, &memory);
+    if (std::getenv("CUDSS_JIT_CACHE_DIR") == nullptr) {
+      CERES_EXT_CALL(cudssSetJitCacheDir, handle, "");  // none
+    }
+    return {};
+  };
+  Status status = make();
+  if (status.ok()) {
+    libraries->cudss = handle;
+  } else if (handle != nullptr) {
+    static_cast<void>(handles->cudss->cudssDestroy(handle));
+  }
+  return status;
+}
+
 Status CudaSparseCholesky::Configure() {
   Handles* const handles = handles_.get();
   CERES_EXT_RETURN_IF_ERROR(
       BorrowLibraryHandles(*machine_->context(), &handles->libraries));
-  cudssHandle_t& handle = handles->libraries->cudss;
-  if (handle == nullptr) {
-    CERES_EXT_CALL(cudssCreate, &handle);
+  LibraryHandles* const libraries = handles->libraries.get();
+  libraries->memory_owner = handles;
+  if (libraries->cudss == nullptr) {
+    CERES_EXT_RETURN_IF_ERROR(MakeHandle(libraries));
   }
-  CERES_EXT_CALL(cudssSetStream, handle, machine_->stream());
-  cudssDeviceMemHandler_t memory = {};
-  memory.ctx = handles;
-  memory.device_alloc = &Handles::Allocate;
-  memory.device_free = &Handles::Free;
-  std::strncpy(memory.name, "Ceres Ext", sizeof(memory.name) - 1);
-  CERES_EXT_CALL(cudssSetDeviceMemHandler, handles->libraries->cudss, &memory);
-  if (std::getenv("CUDSS_JIT_CACHE_DIR") == nullptr) {
-    CERES_EXT_CALL(cudssSetJitCacheDir, handles->libraries->cudss, "");  // none
-  }
+  CERES_EXT_CALL(cudssSetStream, libraries->cudss, machine_->stream());
   CERES_EXT_CALL(cudssConfigCreate, &handles->config);
   const int deterministic = 1;
   CERES_EXT_CALL(cudssConfigSet,

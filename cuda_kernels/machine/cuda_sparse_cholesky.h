@@ -29,6 +29,7 @@
 #include <memory>
 
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_library_handles.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 
 namespace ceres_ext::kernels {
@@ -103,7 +104,8 @@ class CudaSparseCholesky {
   Status TryAnalyze(const LowerCsr& csr,
                     const double* values,
                     CudaMachine* machine);
-  // Creates cuDSS's handle and data, and the matrices of csr_.
+  Status MakeHandle(LibraryHandles* libraries);
+  // Creates cuDSS's data, and the matrices of csr_.
   Status Configure();
   Status CreateMatrices(const double* values);
   // *first: the first of the values that is not finite; their number: all are.

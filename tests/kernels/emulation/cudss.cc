@@ -281,6 +281,9 @@ cudssStatus_t cudssSetStream(cudssHandle_t handle, cudaStream_t) {
 
 cudssStatus_t cudssSetDeviceMemHandler(cudssHandle_t handle,
                                        const cudssDeviceMemHandler_t* memory) {
+  if (handle->memory.device_alloc != nullptr) {
+    return CUDSS_STATUS_NOT_SUPPORTED;  // as cuDSS 1.0 does
+  }
   handle->memory = *memory;
   return StatusOf(emulation::Next("cudssSetDeviceMemHandler"));
 }
