@@ -19,9 +19,8 @@ inline std::string LossFault(const ceres::LossFunction& loss,
                              double s,
                              const double* rho) {
   std::ostringstream sentence;
-  sentence << "The loss function " << TypeName(loss)
-           << " has rho' = " << rho[1] << " and rho'' = " << rho[2]
-           << " at |r|^2 = " << s
+  sentence << "The loss function " << TypeName(loss) << " has rho' = " << rho[1]
+           << " and rho'' = " << rho[2] << " at |r|^2 = " << s
            << "; expected rho' >= 0, and rho' > 0 if rho'' > 0.";
   return sentence.str();
 }

@@ -179,7 +179,7 @@ void CountCouplings(const ProblemStructure& structure,
     facts->num_couplings =
         of_general_rows + (facts->rows_repeat ? of_blocks : of_rows);
   };
-  // Where rows are on a device, pairs of blocks are no more than these.
+  // The bound on pairs of blocks if rows are on a device.
   double num_others = 0.0;
   for (const BlockTable& table : structure.f) {
     num_others += table.size();

@@ -59,7 +59,7 @@ class CeresProgram final : public HostProgram {
     return ok;
   }
   const double* Values(int state_offset) const final {
-    // Once a solve has ended, the offsets that Ceres keeps are those of the
+    // After the end of a solve the offsets that Ceres keeps are those of the
     // whole problem.
     int offset = 0;
     for (const auto* block : program_->parameter_blocks()) {

@@ -62,7 +62,7 @@ Status BorrowLibraryHandles(const CudaContext& context,
   Waiting& all = waiting();
   {
     const std::lock_guard<std::mutex> lock(all.mutex);
-    // Those of a device that was reset go.
+    // A reset of the device has taken these away.
     all.handles.erase(std::remove_if(all.handles.begin(),
                                      all.handles.end(),
                                      [&](const auto& one) {

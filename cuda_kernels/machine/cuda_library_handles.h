@@ -8,7 +8,7 @@
 //
 // cusolverDnDestroy, cublasDestroy and cudssDestroy wait for the whole device,
 // which breaks stream captures of other threads, and making the handles takes
-// milliseconds. Those of cuSOLVER and cuBLAS keep some tens of megabytes.
+// milliseconds. The handles of cuSOLVER and cuBLAS keep some tens of megabytes.
 //
 // Thread safe. Host-includable: needs no CUDA toolkit.
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_CUDA_LIBRARY_HANDLES_H_
@@ -39,11 +39,11 @@ struct LibraryHandles {
   void* memory_owner = nullptr;
 };
 
-// Of the context's device, which is current: those returned last, or new ones.
+// The context's device is current. Gets the handles returned last, or new ones.
 Status BorrowLibraryHandles(const CudaContext& context,
                             std::unique_ptr<LibraryHandles>* handles);
 
-// After all work with them. Those of a device that was reset are lost.
+// After all work with them. Handles of a device that was reset are lost.
 void ReturnLibraryHandles(std::unique_ptr<LibraryHandles> handles);
 
 // Destroys those that wait.

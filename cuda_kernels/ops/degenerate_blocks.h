@@ -7,8 +7,8 @@
 //   FindWorstBlock  the first block with the smallest relative pivot
 //
 // Both are vector operations (ops/vector_operation.h), an element being a
-// block. A solve runs them once. One thread takes n^3 / 3 steps for a block of n
-// columns, and a solver that inverts no blocks forms them for this alone, so
+// block. A solve runs them once. One thread takes n^3 / 3 steps for a block of
+// n columns, and a solver that inverts no blocks forms them for this alone, so
 // that blocks of more than kMaxJudgedColumns are not judged.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_DEGENERATE_BLOCKS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_DEGENERATE_BLOCKS_H_

@@ -36,7 +36,7 @@ class OthersCapture {
     cuda_faults().SetOthersCapture(false);
     return refused;
   }
-  // Of the calling thread; 0: CUDA's default.
+  // The calling thread's mode; 0: CUDA's default.
   static int CaptureMode() { return CudaFaults::CaptureMode(); }
 };
 

@@ -893,8 +893,8 @@ class LongBlocksTest : public testing::TestWithParam<int> {
   std::vector<int32_t> point_;
 };
 
-// Of a pose and intrinsics that have only each other the smaller one is
-// eliminated, whose rows are observations of views.
+// If a pose and intrinsics have only each other, the smaller one is eliminated,
+// whose rows are observations of views.
 TEST_P(LongBlocksTest, SmallBlocksAreEliminated) {
   ArrayProblem problem;
   Add(10, /*points_vary=*/false, &problem);
@@ -954,7 +954,7 @@ TEST_P(LongBlocksTest, SetUpOfViewsIsLinear) {
 TEST_P(LongBlocksTest, PairsOfBlocksAreCounted) {
   constexpr int kPoints = 100;
   constexpr int kRepeats = 10000;
-  // Those of the six images of a point, each with itself.
+  // The pairs of six images of a point, each with itself.
   constexpr double kPairs = 21.0 * kPoints;
   for (const bool repeat : {false, true}) {
     ArrayProblem problem;

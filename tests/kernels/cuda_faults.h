@@ -34,7 +34,7 @@ class CudaFaults {
   }
   int64_t num_refused() const { return num_refused_; }
   std::string refused_call() const { return refused_call_.load(); }
-  // Of the calling thread: 0 global, 1 of the thread, 2 relaxed.
+  // The calling thread's mode: 0 global, 1 of the thread, 2 relaxed.
   static int& CaptureMode() {
     thread_local int mode = 0;
     return mode;

@@ -412,8 +412,8 @@ TEST(SplitRows, AreThoseOfPointsByClusters) {
   }
 }
 
-// Of a camera that sees a point thousands of times, 16 rows are taken: pairs of
-// rows are summed.
+// If a camera sees a point thousands of times, 16 rows are taken: pairs of rows
+// are summed.
 TEST(SplitRows, FewRowsOfACameraAndAPoint) {
   constexpr int32_t kRows = 5000;
   RowSample sample;
