@@ -5,6 +5,7 @@
 // another one's than the test means, is refused with a word on stderr.
 #include <cudss.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -125,29 +126,34 @@ cudssStatus_t Analyze(cudssHandle_t handle,
   if (data->analysis == nullptr || scratch == nullptr) {
     return CUDSS_STATUS_ALLOC_FAILED;
   }
-  // Which elements the factor has, by the elimination itself.
+  // The rows that each column of the factor has: those of the matrix and of the
+  // columns whose first row below the diagonal it is.
   const auto n = static_cast<size_t>(a.n);
-  std::vector<bool> has(n * n);
+  std::vector<std::vector<int64_t>> rows(n);
   ForEachElement(a, [&](int64_t i, int64_t j, int64_t) {
-    const auto p = static_cast<size_t>(Reverse(a.n, i));
-    const auto q = static_cast<size_t>(Reverse(a.n, j));
-    has[q >= p ? q * n + p : p * n + q] = true;
+    const int64_t p = Reverse(a.n, i);
+    const int64_t q = Reverse(a.n, j);
+    rows[static_cast<size_t>(std::min(p, q))].push_back(std::max(p, q));
   });
-  for (size_t j = 0; j < n; ++j) {
-    std::vector<size_t> rows;
-    for (size_t i = j; i < n; ++i) {
-      if (has[i * n + j]) {
-        rows.push_back(i);
+  std::vector<int64_t> last_column(n, -1);  // that has the row
+  for (int64_t j = 0; j < a.n; ++j) {
+    std::vector<int64_t> below;
+    int64_t first = a.n;
+    for (const int64_t i : rows[static_cast<size_t>(j)]) {
+      if (i != j && last_column[static_cast<size_t>(i)] != j) {
+        last_column[static_cast<size_t>(i)] = j;
+        below.push_back(i);
+        first = std::min(first, i);
       }
     }
-    for (size_t a = 1; a < rows.size(); ++a) {
-      for (size_t b = 1; b <= a; ++b) {
-        has[rows[a] * n + rows[b]] = true;
-      }
-    }
-    const auto count = static_cast<int64_t>(rows.size());
+    rows[static_cast<size_t>(j)] = {};
+    const auto count = static_cast<int64_t>(below.size()) + 1;
     data->num_factor_values += count;
     data->num_flops += count * count;
+    if (first < a.n) {
+      std::vector<int64_t>& next = rows[static_cast<size_t>(first)];
+      next.insert(next.end(), below.begin(), below.end());
+    }
   }
   data->n = a.n;
   return CUDSS_STATUS_SUCCESS;
