@@ -250,9 +250,10 @@ class LossCorrector {
     }
   }
 
-  // False if one of these would not be finite at s > 0.
+  // False if one of these would not be finite at s > 0. GCC 12 takes
+  // "b <= 0 || (b > 0 && a > 0)" as true for a > 0 if b is NaN.
   CERES_EXT_HOST_DEVICE static bool HasRoot(const double* rho) {
-    return rho[1] >= 0.0 && (rho[2] <= 0.0 || (rho[2] > 0.0 && rho[1] > 0.0));
+    return rho[2] > 0.0 ? rho[1] > 0.0 : rho[1] >= 0.0 && rho[2] <= 0.0;
   }
 
   // True if one of these would correct nothing.

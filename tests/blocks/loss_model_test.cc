@@ -731,8 +731,7 @@ TEST_F(SolvesWithLosses, FaultAtTheStartEndsTheSolve) {
   }
 }
 
-// A derivative that is NaN makes a solve fail as in stock Ceres.
-// For stock Ceres a gradient of NaN is below its tolerance: CONVERGENCE.
+// Stock Ceres ends in CONVERGENCE: a gradient of NaN is below its tolerance.
 TEST_F(SolvesWithLosses, NaNInDerivativesIsAFailure) {
   for (const Fragile::Fault fault : {Fragile::kNaNSlope, Fragile::kNaNSecond}) {
     Fragile fragile;
