@@ -83,7 +83,7 @@ class RunawayTrials {
     wanted.is_new_point = false;
     wanted.residuals = trial_.data();
     double ignored = 0.0;
-    const kernels::Status status = evaluator->Evaluate(wanted, &ignored);
+    kernels::Status status = evaluator->Evaluate(wanted, &ignored);
     if (!status.ok() && status.code != kernels::StatusCode::kNumericalFailure) {
       return status;
     }
