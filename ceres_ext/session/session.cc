@@ -262,7 +262,7 @@ void Session<Machine>::FinishSetup() {
 template <typename Machine>
 Status Session<Machine>::Evaluate(const EvaluationWanted<Machine>& wanted,
                                   double* cost) {
-  const Status status = parts_.evaluator.Evaluate(wanted, cost);
+  Status status = parts_.evaluator.Evaluate(wanted, cost);
   if (wanted.jacobian != nullptr && wanted.jacobian == linearization()) {
     // Several ranks would have to agree on each trial.
     if (status.ok() && ranks_ == nullptr) {
