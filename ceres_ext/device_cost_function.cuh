@@ -80,6 +80,9 @@ cudaError_t OnDevice(int device, const Call& call) {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   const bool is_relaxed =
       cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
+  if (!is_relaxed) {
+    cudaGetLastError();  // Clears it.
+  }
   int users_device = device;
   cudaError_t error = cudaGetDevice(&users_device);
   if (error == cudaSuccess && users_device != device) {
@@ -94,8 +97,8 @@ cudaError_t OnDevice(int device, const Call& call) {
   if (users_device != device) {
     cudaSetDevice(users_device);
   }
-  if (is_relaxed) {
-    cudaThreadExchangeStreamCaptureMode(&mode);
+  if (is_relaxed && cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) {
+    cudaGetLastError();  // Clears it.
   }
   return error;
 }

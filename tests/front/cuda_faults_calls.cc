@@ -173,6 +173,10 @@ CERES_EXT_WRAP(cudaSetDevice, (int device), (device))
 CERES_EXT_WRAP(cudaStreamQuery, (cudaStream_t stream), (stream))
 CERES_EXT_WRAP(cudaStreamSynchronize, (cudaStream_t stream), (stream))
 
+CERES_EXT_WRAP(cudaThreadExchangeStreamCaptureMode,
+               (cudaStreamCaptureMode * mode),
+               (mode))
+
 CERES_EXT_WRAP_MAKE(cudaEventCreate,
                     cudaErrorLaunchFailure,
                     (cudaEvent_t * event),

@@ -553,7 +553,10 @@ TEST(NearThePlane, AnEndThatIsNoMinimumIsSaid) {
         }
       }
     }
-    EXPECT_GT(num_said, 0) << solver.name;
+    // One start alone may end at the minimum.
+    if (kNumStarts > 1) {
+      EXPECT_GT(num_said, 0) << solver.name;
+    }
   }
 }
 
