@@ -222,6 +222,13 @@ TEST_P(Exceptions, OfALossNameTheLoss) {
   using Error = AutodiffReprojection<3>;
   using ModelCost = DeviceAutoDiffCostFunction<Error, 2, 9, 3>;
   const double nan = std::numeric_limits<double>::quiet_NaN();
+  // The first kind of row that Ceres evaluates. A device has no kernels of
+  // Error.
+#ifdef CERES_EXT_EMULATED
+  constexpr int kByCeres = 1;
+#else
+  constexpr int kByCeres = 2;
+#endif
   struct Loss {
     double factor;
     ceres::LossFunction* inner;
@@ -264,7 +271,7 @@ TEST_P(Exceptions, OfALossNameTheLoss) {
       EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
       EXPECT_EQ(summary.termination_type, ceres::FAILURE);
       EXPECT_THAT(summary.message,
-                  kind == 2 && loss.factor != 1.0
+                  kind >= kByCeres && loss.factor != 1.0
                       ? HasSubstr("The loss function ceres::ScaledLoss has "
                                   "rho' = ")
                       : HasSubstr(loss.found));
