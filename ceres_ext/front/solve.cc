@@ -25,6 +25,7 @@
 #include "ceres_ext/plan/solve_plan.h"
 #include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/session/kept_machines.h"
+#include "ceres_ext/under_ceres/no_minimum.h"
 #include "ceres_ext/under_ceres/solve_once.h"
 #include "cuda_kernels/machine/communicator.h"
 #include "glog/logging.h"
@@ -249,16 +250,8 @@ void SolveHostArrays(const ceres::Solver::Options& options,
   Solve(with_ordering, ext_options, of_arrays.problem(), summary, summary);
   NameWorst(problem, &summary->degenerate_eliminated_blocks);
   NameWorst(problem, &summary->degenerate_other_blocks);
-  for (RunawayResidual& residual : summary->runaway_residuals) {
-    for (RunawayResidual::Block& block : residual.blocks) {
-      DegenerateBlocks named;
-      named.count = 1;
-      named.worst = block.values;
-      NameWorst(problem, &named);
-      block.parameters = named.worst_parameters;
-      block.block = named.worst_block;
-    }
-  }
+  NameBlocks([&](DegenerateBlocks* one) { NameWorst(problem, one); },
+             &summary->runaway_residuals);
   const bool is_said = summary->path_reason.find(reason) != std::string::npos;
   summary->path_reason += "; a ceres::Problem was built from the arrays" +
                           (is_said ? " for that" : ", because " + reason);

@@ -337,16 +337,8 @@ void BundlePlugin::NameNoMinimum(const PreprocessedProblem& pp,
       !machine()->FindRunawayResiduals(&record_.runaway_residuals).ok()) {
     record_.runaway_residuals.clear();
   }
-  for (RunawayResidual& residual : record_.runaway_residuals) {
-    for (RunawayResidual::Block& block : residual.blocks) {
-      DegenerateBlocks named;
-      named.count = 1;
-      named.worst = block.values;
-      NameWorst(pp, &named);
-      block.parameters = named.worst_parameters;
-      block.block = named.worst_block;
-    }
-  }
+  NameBlocks([&](DegenerateBlocks* one) { NameWorst(pp, one); },
+             &record_.runaway_residuals);
   record_.no_minimum = NoMinimumText(
       summary, record_.num_runaway_trials, record_.num_runaway_residuals);
   nothing_.no_minimum = record_.no_minimum;

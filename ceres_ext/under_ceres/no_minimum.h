@@ -12,8 +12,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ceres/solver.h"
+#include "ceres_ext/summary.h"
 
 namespace ceres_ext {
 
@@ -28,6 +30,22 @@ bool EndsAtNoMinimum(const ceres::Solver::Summary& summary);
 std::string NoMinimumText(const ceres::Solver::Summary& summary,
                           int64_t num_runaway_trials,
                           int64_t num_runaway_residuals);
+
+// Sets the numbers of the blocks by name(DegenerateBlocks*), which names
+// `worst`.
+template <typename Name>
+void NameBlocks(const Name& name, std::vector<RunawayResidual>* residuals) {
+  for (RunawayResidual& residual : *residuals) {
+    for (RunawayResidual::Block& block : residual.blocks) {
+      DegenerateBlocks named;
+      named.count = 1;
+      named.worst = block.values;
+      name(&named);
+      block.parameters = named.worst_parameters;
+      block.block = named.worst_block;
+    }
+  }
+}
 
 }  // namespace ceres_ext
 

@@ -52,8 +52,8 @@ class WideBlocks<kernels::HostMachine> {
   // may_be_diagonal is set, and inverse is not A.
   kernels::Status Invert(
       const kernels::InvertBlocksParams<kernels::kDynamic>& params) {
+    Cholesky& cholesky = cholesky_.at(params.columns);
     for (int64_t block = 0; block < params.n; ++block) {
-      Cholesky& cholesky = cholesky_.at(params.columns);
       const double* const d = params.diagonal == nullptr
                                   ? nullptr
                                   : params.diagonal + block * params.columns;
