@@ -169,7 +169,9 @@ RowFacts FactsOf(const ProblemStructure& structure) {
 void CountCouplings(const ProblemStructure& structure,
                     kernels::HostContext* context,
                     RowFacts* facts) {
-  constexpr int64_t kRowsPerTask = 1 << 12;
+  // Fewer rows are counted by one thread: 16 threads that count 46 k rows
+  // exchange cache lines for 1 ms.
+  constexpr int64_t kRowsPerTask = 1 << 16;
   facts->has_pairs = HasPairs(structure);
   const auto n = static_cast<double>(structure.num_observations() +
                                      structure.views.size());
