@@ -75,49 +75,8 @@ void Summarize(const TrustRegion& region,
   summary->final_cost = region.final_cost() + fixed_cost;
   summary->num_successful_steps = region.num_successful_steps();
   summary->num_unsuccessful_steps = region.num_unsuccessful_steps();
-  summary->is_window = true;
   // May throw.
   summary->message = MessageOf(region, options);
-}
-
-ReducedSize::ReducedSize(const PackedWindow& window, const unsigned char* input)
-    : kind("window"), linear_solver_type(ceres::DENSE_SCHUR) {
-  const WindowCounts& counts = window.record.counts;
-  const WindowInput at(window.kind.camera_size,
-                       counts,
-                       window.record.has_weights,
-                       window.record.has_losses);
-  const auto* const mask =
-      reinterpret_cast<const uint16_t*>(input + at.column_mask);
-  num_parameter_blocks = window.num_camera_blocks + counts.num_points;
-  num_parameters = window.num_camera_values + 3 * counts.num_points;
-  num_effective_parameters = 3 * counts.num_points;
-  for (int32_t c = 0; c < counts.num_cameras; ++c) {
-    num_effective_parameters += __builtin_popcount(mask[c]);
-  }
-  num_residual_blocks =
-      counts.num_rows + counts.num_priors + counts.num_marginals;
-  num_residuals = 2 * counts.num_rows + counts.num_marginal_rows;
-  const auto* const priors =
-      reinterpret_cast<const WindowPrior*>(input + at.priors);
-  for (int32_t k = 0; k < counts.num_priors; ++k) {
-    num_residuals += priors[k].kind == PriorKind::kPosition ? 3 : 6;
-  }
-}
-
-ReducedSize::ReducedSize(const FitPiece& piece, int64_t i)
-    : kind("fit"), linear_solver_type(ceres::DENSE_NORMAL_CHOLESKY) {
-  const FitBatch& fits = piece.fits();
-  const FitRecord& record = piece.record(i);
-  for (int s = 0; s < fits.num_slots(); ++s) {
-    if ((record.varying >> s & 1) != 0) {
-      ++num_parameter_blocks;
-      num_parameters += fits.slot_size(s);
-      num_effective_parameters += fits.ManifoldOf(record, s).tangent_size();
-    }
-  }
-  num_residual_blocks = piece.num_rows(i);
-  num_residuals = num_residual_blocks * fits.model().num_residuals;
 }
 
 void SummarizeInFull(const ProblemSummary& summary,
@@ -154,9 +113,11 @@ void SummarizeInFull(const ProblemSummary& summary,
   full.num_residual_blocks_reduced = size.num_residual_blocks;
   full.num_residuals_reduced = size.num_residuals;
   full.path = PATH_FULL;
-  full.path_reason = std::string("solved as a ") + size.kind + " of a batch";
+  const std::string kind =
+      summary.solved_as == SOLVED_AS_WINDOW ? "window" : "fit";
+  full.path_reason = "solved as a " + kind + " of a batch";
   full.device = device;
-  full.method = std::string(size.kind) + ", exact steps (double)";
+  full.method = kind + ", exact steps (double)";
 }
 
 double BatchSummary::LatencyPercentile(double percent) const {

@@ -9,8 +9,6 @@
 
 #include "ceres/solver.h"
 #include "ceres_ext/batch.h"
-#include "ceres_ext/small/fit/fit_piece.h"
-#include "ceres_ext/small/window/window_packer.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "ceres_ext/summary.h"
 
@@ -24,18 +22,12 @@ void Summarize(const TrustRegion& region,
 
 // The part of a problem that varies or depends on what varies.
 struct ReducedSize {
-  // input: the packed window.
-  ReducedSize(const PackedWindow& window, const unsigned char* input);
-  // Problem i, which is a fit.
-  ReducedSize(const FitPiece& piece, int64_t i);
-
-  const char* kind;  // "window" or "fit"
   int num_parameter_blocks = 0;
   int num_parameters = 0;
   int num_effective_parameters = 0;
   int num_residual_blocks = 0;
   int num_residuals = 0;
-  ceres::LinearSolverType linear_solver_type;
+  ceres::LinearSolverType linear_solver_type = ceres::DENSE_SCHUR;
 };
 
 // Sets the members of *full_summary that a window or fit has; of the sizes only

@@ -14,9 +14,6 @@
 
 namespace ceres_ext {
 
-// DEVICE_AUTO uses the host if a batch has fewer residual blocks.
-inline constexpr int64_t kMinDeviceRows = 15000;
-
 // Reason why windows are not solved with these options; empty if they are.
 std::string WhyNoWindows(const ceres::Solver::Options& options,
                          const Options& ext_options);

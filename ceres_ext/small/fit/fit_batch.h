@@ -14,33 +14,41 @@
 #include "ceres_ext/batch.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/small/fit/fit.h"
+#include "ceres_ext/small/kind.h"
 #include "cuda_kernels/model/manifold.h"
 #include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
 
-class FitBatch {
+class FitBatch final : public SmallKind {
  public:
   // *batch is valid and outlives the object. Throws std::bad_alloc.
   explicit FitBatch(const ProblemBatch* batch);
 
-  // Reason why no problem of the batch is a fit; empty if some may be.
-  const std::string& reason() const { return reason_; }
-  // True if residual blocks have a model that is not BAL's, so that no problem
-  // is a window.
-  bool has_other_model() const {
+  SolvedAsType solved_as() const override { return SOLVED_AS_FIT; }
+  // True if residual blocks have a model that is not BAL's.
+  bool KnowsRows() const override {
     return model_ != nullptr && model_->kind == BatchModelKind::kOther;
   }
+  std::string WhyNotOnDevice() const override {
+    return HasKernels()
+               ? ""
+               : "the cost function has no kernels of this version for "
+                 "dense problems (CERES_EXT_FIT_COST_FUNCTION)";
+  }
+  // Buffers of all pieces stay with the process
+  // (BorrowedMachines::kMostIdleBytes). Memory of the size of most pieces is
+  // allocated once for all.
+  PieceSize piece_size() const override {
+    constexpr int64_t kBytes = int64_t{8} << 20;
+    return {kBytes, 8, {kBytes + (int64_t{1} << 20), kBytes / 2}, 1};
+  }
+  // On a device, apart from what does not depend on the number of problems.
+  int64_t NumBytes(int64_t begin, int64_t end) const override;
 
   // Describes problem i, except for record->number. Returns the reason if it is
   // not a fit, or an empty string. Any thread may call it.
   std::string Read(int64_t i, FitRecord* record) const;
-
-  // True if the model has kernels of this version.
-  bool HasKernels() const;
-  static constexpr char kWhyNoKernels[] =
-      "the cost function has no kernels of this version for dense problems "
-      "(CERES_EXT_FIT_COST_FUNCTION)";
 
   const ProblemBatch& batch() const { return *batch_; }
   const BatchModel& model() const { return *model_; }
@@ -53,9 +61,6 @@ class FitBatch {
   uint32_t may_vary() const { return may_vary_; }
   // Rows of problem i, active or not.
   int64_t NumRows(int64_t i) const;
-  // The bytes that problems [begin, end) take on a device, at most and apart
-  // from what does not depend on their number.
-  int64_t NumBytes(int64_t begin, int64_t end) const;
 
   const std::vector<kernels::RobustLoss>& losses() const { return losses_; }
   // The first loss of the chain of residuals()[e]; -1 for none.
@@ -75,6 +80,8 @@ class FitBatch {
   const ArrayProblem::Parameters& parameters(int array) const {
     return batch_->problem.parameters()[array];
   }
+  // True if the model has kernels of this version.
+  bool HasKernels() const;
   std::string ReadResiduals();
   std::string CheckSlots() const;
   void ReadManifolds(int array);
@@ -83,7 +90,6 @@ class FitBatch {
   int16_t NumberOf(int array, int64_t block) const;
 
   const ProblemBatch* batch_;
-  std::string reason_;
   const BatchModel* model_ = nullptr;
   std::vector<int> arrays_;
   std::vector<int> residuals_;

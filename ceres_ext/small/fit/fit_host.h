@@ -15,7 +15,7 @@
 namespace ceres_ext {
 
 // Memory of a thread, which is used again.
-struct FitWorkspace {
+struct FitWorkspace final : SmallWorkspace {
   std::vector<RowBlock> blocks;
   std::vector<uint64_t> constants;
   std::vector<double> constant_state;

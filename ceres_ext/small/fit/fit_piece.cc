@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
-
-#include "ceres_ext/base/failure.h"
-#include "ceres_ext/small/batch_summary.h"
+#include <limits>
 
 namespace ceres_ext {
+
+using kernels::Status;
+
 namespace {
 
 // Ranges begin at multiples of this, which suits all constants.
@@ -19,50 +20,36 @@ int64_t Aligned(int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-}  // namespace
-
-void FitPiece::Setup(const FitBatch* fits,
-                     BatchSummary* summary,
-                     int64_t begin,
-                     int64_t end) {
-  fits_ = fits;
-  summary_ = summary;
-  begin_ = begin;
-  end_ = end;
-  records_.resize(end - begin);
-  fit_numbers_.clear();
-  fit_numbers_.reserve(end - begin);
-}
-
-void FitPiece::Read(int64_t i) {
-  ProblemSummary& summary = summary_->problems[i];
-  FitRecord& record = records_[i - begin_];
-  Failure failure;
-  summary.is_window = failure.Guard(false, [&] {
-    summary.path_reason = fits_->Read(i, &record);
-    record.number = static_cast<int32_t>(i - begin_);
-    return summary.path_reason.empty();
-  });
-  if (failure.has_happened()) {
-    AssignOrShorten(failure.sentence(), &summary.path_reason);
-  }
-}
-
-void FitPiece::ListFits() {
-  fit_numbers_.clear();
-  listed_[0].clear();
-  listed_[1].clear();
-  for (int64_t i = begin_; i < end_; ++i) {
-    if (summary_->problems[i].is_window) {
-      fit_numbers_.push_back(i);
-      listed_[FitLanes(fits_->NumRows(i)) == 8 ? 0 : 1].push_back(record(i));
+// A template, so that a build without CUDA does not compile its body.
+template <typename Machine>
+Status LaunchFits([[maybe_unused]] const FitForm& form,
+                  [[maybe_unused]] int lanes,
+                  [[maybe_unused]] const FitParams& params,
+                  [[maybe_unused]] Machine* machine) {
+  if constexpr (!kIsHost<Machine>) {
+    const int error = form.launch(
+        machine->context()->device(), machine->stream(), lanes, params);
+    if (error != 0) {
+      return {kernels::StatusCode::kDeviceError,
+              std::string("Launch of SolveFitsKernel failed: ") +
+                  form.error_string(error) + "."};
     }
   }
-  input_bytes_ = 0;
-  output_bytes_ = 0;
-  if (!fit_numbers_.empty()) {
-    TakeArrays();
-  }
+  return {};
+}
+
+}  // namespace
+
+void FitPiece::SetKind(SmallKind* kind) {
+  fits_ = static_cast<const FitBatch*>(kind);
+  records_.resize(end_ - begin_);
+}
+
+std::string FitPiece::WhyNot(int64_t i) {
+  FitRecord& record = records_[i - begin_];
+  std::string reason = fits_->Read(i, &record);
+  record.number = static_cast<int32_t>(i - begin_);
+  return reason;
 }
 
 template <typename T>
@@ -74,21 +61,26 @@ FitPiece::Range FitPiece::Take(const T* array,
   if (array != nullptr && last > first) {
     range.from = array + first * size;
     range.num_bytes = (last - first) * size * static_cast<int64_t>(sizeof(T));
-    range.at = input_bytes_;
-    input_bytes_ = Aligned(input_bytes_ + range.num_bytes);
+    range.at = bytes_.inputs;
+    bytes_.inputs = Aligned(bytes_.inputs + range.num_bytes);
     ranges_.push_back(range);
   }
   return range;
 }
 
-void FitPiece::TakeArrays() {
+void FitPiece::Measure() {
+  listed_[0].clear();
+  listed_[1].clear();
+  for (const int64_t i : numbers()) {
+    listed_[FitLanes(fits_->NumRows(i)) == 8 ? 0 : 1].push_back(record(i));
+  }
   const ProblemBatch& batch = fits_->batch();
   const auto size_of = [](const auto& vector) {
     return static_cast<int64_t>(vector.size());
   };
   ranges_.clear();
   arrays_.clear();
-  output_bytes_ =
+  bytes_.outputs =
       Aligned((end_ - begin_) * static_cast<int64_t>(sizeof(FitResult)));
   for (int s = 0; s < fits_->num_slots(); ++s) {
     const int a = fits_->array_of(s);
@@ -116,10 +108,10 @@ void FitPiece::TakeArrays() {
           *std::find_if(arrays_.begin(), arrays_.end(), [a](const Array& one) {
             return one.array == a;
           });
-      array.result_at = output_bytes_;
-      output_bytes_ =
-          Aligned(output_bytes_ + num_blocks * parameters.size *
-                                      static_cast<int64_t>(sizeof(double)));
+      array.result_at = bytes_.outputs;
+      bytes_.outputs =
+          Aligned(bytes_.outputs + num_blocks * parameters.size *
+                                       static_cast<int64_t>(sizeof(double)));
     }
   }
   for (size_t e = 0; e < fits_->residuals().size(); ++e) {
@@ -161,7 +153,7 @@ void FitPiece::TakeArrays() {
   }
 }
 
-void FitPiece::Fill(int64_t task) {
+void FitPiece::Copy(int64_t task) {
   const Task& one = tasks_[task];
   std::memcpy(inputs_ + one.to, one.from, static_cast<size_t>(one.num_bytes));
 }
@@ -211,56 +203,94 @@ FitParams FitPiece::MakeParams(const Place& place,
   return params;
 }
 
-FitParams FitPiece::ParamsOnDevice(int lanes,
-                                   const unsigned char* inputs,
-                                   unsigned char* outputs) const {
+Status FitPiece::Launch([[maybe_unused]] const unsigned char* inputs,
+                        [[maybe_unused]] unsigned char* outputs,
+                        [[maybe_unused]] const int32_t* stop,
+                        bool /*may_share*/,
+                        [[maybe_unused]] DeviceMachine* machine) {
   const auto place = [inputs](const Range& range) -> const void* {
     return inputs + range.at;
   };
-  const int l = lanes == 8 ? 0 : 1;
-  FitParams params = MakeParams(place, outputs);
-  params.num_fits = static_cast<int64_t>(listed_[l].size());
-  params.records =
-      reinterpret_cast<const FitRecord*>(inputs + records_of_[l].at);
-  return params;
+  for (int l = 0; l < 2; ++l) {
+    if (listed_[l].empty()) {
+      continue;
+    }
+    FitParams params = MakeParams(place, outputs);
+    params.num_fits = static_cast<int64_t>(listed_[l].size());
+    params.records =
+        reinterpret_cast<const FitRecord*>(inputs + records_of_[l].at);
+    if (params.options.stop != nullptr) {
+      params.options.stop = stop;
+    }
+    CERES_EXT_RETURN_IF_ERROR(LaunchFits(
+        *fits_->model().GetFitForm(), l == 0 ? 8 : 32, params, machine));
+  }
+  return {};
 }
 
-void FitPiece::SolveOnHost(int64_t i, FitWorkspace* workspace) {
-  Failure failure;
+SmallBytes FitPiece::SetCapacity(const WindowCapacity& capacity) {
+  // Ranges with paddings. Constants of rows may have 40 bytes: an observation
+  // and the coordinates of its point.
+  const auto clamp = [](int64_t n) {
+    return std::min<int64_t>(n, std::numeric_limits<int32_t>::max() / 2);
+  };
+  const int64_t num_cameras = clamp(capacity.num_cameras);
+  constexpr int64_t kCameraSize = 11;  // at most
+  constexpr int64_t kOfEach =
+      sizeof(FitRecord) + 8 * (kMaxFitSlots + kMaxFitArrays);
+  return {
+      (int64_t{1} << 16) + capacity.num_problems *
+                               (kOfEach + num_cameras * (8 * kCameraSize + 1) +
+                                clamp(capacity.num_points) * (3 * 8 + 1) +
+                                clamp(capacity.num_rows) * (40 + 3 * 4 + 9)),
+      (int64_t{1} << 12) +
+          capacity.num_problems * (static_cast<int64_t>(sizeof(FitResult)) +
+                                   num_cameras * 8 * kCameraSize)};
+}
+
+ReducedSize FitPiece::SizeOf(int64_t i) const {
+  ReducedSize size;
+  size.linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
+  for (int s = 0; s < fits_->num_slots(); ++s) {
+    if ((record(i).varying >> s & 1) != 0) {
+      ++size.num_parameter_blocks;
+      size.num_parameters += fits_->slot_size(s);
+      size.num_effective_parameters +=
+          fits_->ManifoldOf(record(i), s).tangent_size();
+    }
+  }
+  size.num_residual_blocks = ResultOf(i)->num_rows;
+  size.num_residuals = size.num_residual_blocks * fits_->model().num_residuals;
+  return size;
+}
+
+void FitPiece::TrySolve(int64_t i, SmallWorkspace* workspace) {
   *ResultOf(i) = FitResult();
-  failure.Guard(false, [&] {
-    const auto place = [](const Range& range) { return range.from; };
-    SolveFitOnHost(*fits_, MakeParams(place, outputs_), record(i), workspace);
-    return true;
-  });
+  const auto place = [](const Range& range) { return range.from; };
+  SolveFitOnHost(*fits_,
+                 MakeParams(place, outputs_),
+                 record(i),
+                 static_cast<FitWorkspace*>(workspace));
 }
 
-void FitPiece::Finish(int64_t i) {
-  ProblemSummary& summary = summary_->problems[i];
-  const FitResult& result = *ResultOf(i);
-  Failure failure;
-  if (result.status != FitResult::kSolved ||
-      result.region.end() <= TrustRegionEnd::kEvaluation) {
-    // ceres_ext::Solve reports what is not valid.
-    summary.is_window = false;
-    AssignOrShorten(
-        result.status == FitResult::kEmpty
-            ? "no residual block depends on a parameter block that varies"
-        : result.status == FitResult::kNotValid
-            ? "a value or an index is not valid"
-        : result.status == FitResult::kNone
-            ? "there was no memory for the dense problem"
-            : "an evaluation of the dense problem failed",
-        &summary.path_reason);
-    return;
+const char* FitPiece::WhyNotSolved(int64_t i) const {
+  // ceres_ext::Solve reports what is not valid.
+  switch (ResultOf(i)->status) {
+    case FitResult::kNone:
+      return "there was no memory for the dense problem";
+    case FitResult::kEmpty:
+      return "no residual block depends on a parameter block that varies";
+    case FitResult::kNotValid:
+      return "a value or an index is not valid";
+    case FitResult::kSolved:
+      break;
   }
-  failure.Guard(false, [&] {
-    Summarize(result.region, *options_, /*fixed_cost=*/0.0, &summary);
-    return true;
-  });
-  if (!summary.IsSolutionUsable()) {
-    return;
-  }
+  return RegionOf(i).end() <= TrustRegionEnd::kEvaluation
+             ? "an evaluation of the dense problem failed"
+             : nullptr;
+}
+
+void FitPiece::Unpack(int64_t i) const {
   for (int s = 0; s < fits_->num_slots(); ++s) {
     if ((record(i).varying >> s & 1) == 0) {
       continue;

@@ -1,83 +1,48 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Fits of a batch that are sent and solved together. They are not packed: their
-// ranges of the caller's arrays are copied as they are.
-//
-//   FitPiece piece(&options);
-//   piece.Setup(&fits, summary, begin, end);
-//   piece.Read(i);          // each problem i of [begin, end), on any thread
-//   piece.ListFits();
-//   piece.SetMemory(inputs, outputs);  // of input_bytes() and output_bytes()
-//   // a device (device_fits.h), after
-//   piece.Fill(task);       // each of num_tasks(), on any thread
-//   // or the host
-//   piece.SolveOnHost(i, &workspace);  // each of fits()
-//   piece.Finish(i);
+// Fits of a batch that are sent and solved together (small/kind.h). They are
+// not packed: their ranges of the caller's arrays are copied as they are.
 
 #ifndef CERES_EXT_SMALL_FIT_FIT_PIECE_H_
 #define CERES_EXT_SMALL_FIT_FIT_PIECE_H_
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
-#include "ceres_ext/batch.h"
+#include "ceres_ext/base/machines.h"
 #include "ceres_ext/small/fit/fit.h"
 #include "ceres_ext/small/fit/fit_batch.h"
 #include "ceres_ext/small/fit/fit_host.h"
-#include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/small/kind.h"
 
 namespace ceres_ext {
 
-class FitPiece {
+class FitPiece final : public SmallPiece {
  public:
-  // *options outlives the object.
-  explicit FitPiece(const TrustRegionOptions* options) : options_(options) {}
+  using SmallPiece::SmallPiece;
 
-  // Problems [begin, end) of the batch, whose summaries are those of *summary.
-  void Setup(const FitBatch* fits,
-             BatchSummary* summary,
-             int64_t begin,
-             int64_t end);
-  // The summary of problem i says whether it is a fit, and why not. Throws
-  // nothing.
-  void Read(int64_t i);
-  // Lists the fits, and the ranges of arrays that they need.
-  void ListFits();
-  void Clear() { fit_numbers_.clear(); }
-
-  void SetMemory(unsigned char* inputs, unsigned char* outputs) {
-    inputs_ = inputs;
-    outputs_ = outputs;
+  int64_t num_copies() const override {
+    return static_cast<int64_t>(tasks_.size());
   }
-  // Copies a part of the ranges to `inputs`.
-  int64_t num_tasks() const { return static_cast<int64_t>(tasks_.size()); }
-  void Fill(int64_t task);
-
-  // The fits with so many lanes, with inputs and outputs in the memory of a
-  // device.
-  FitParams ParamsOnDevice(int lanes,
-                           const unsigned char* inputs,
-                           unsigned char* outputs) const;
-
-  // If there is no memory, the fit is not changed and not solved.
-  void SolveOnHost(int64_t i, FitWorkspace* workspace);
-  // Writes the values and the summary of a fit that has ended. If it is not
-  // valid or an evaluation failed, it becomes a problem for ceres_ext::Solve,
-  // which reports the reason.
-  void Finish(int64_t i);
-
-  int64_t begin() const { return begin_; }
-  int64_t end() const { return end_; }
-  // Numbers of the problems that are fits.
-  const std::vector<int64_t>& fit_numbers() const { return fit_numbers_; }
-  const FitRecord& record(int64_t i) const { return records_[i - begin_]; }
-  int32_t num_rows(int64_t i) const { return ResultOf(i)->num_rows; }
-  const FitBatch& fits() const { return *fits_; }
-  int64_t input_bytes() const { return input_bytes_; }
-  int64_t output_bytes() const { return output_bytes_; }
-  const unsigned char* inputs() const { return inputs_; }
-  unsigned char* outputs() { return outputs_; }
+  // Copies a part of the ranges to the inputs.
+  void Copy(int64_t task) override;
+  SmallBytes SetCapacity(const WindowCapacity& capacity) override;
+  std::unique_ptr<SmallWorkspace> MakeWorkspace() const override {
+    return std::make_unique<FitWorkspace>();
+  }
+  // The host reads the caller's arrays.
+  bool PacksOnHost() const override { return false; }
+  ReducedSize SizeOf(int64_t i) const override;
+  const char* plural() const override { return "problems without points"; }
+  // A launch for each number of lanes.
+  kernels::Status Launch(const unsigned char* inputs,
+                         unsigned char* outputs,
+                         const int32_t* stop,
+                         bool may_share,
+                         DeviceMachine* machine) override;
 
  private:
   // A range of an array, and its place in the inputs.
@@ -106,6 +71,18 @@ class FitPiece {
     int64_t num_bytes = 0;
   };
 
+  void SetKind(SmallKind* kind) override;
+  std::string WhyNot(int64_t i) override;
+  // Lists the ranges of arrays that the fits need.
+  void Measure() override;
+  void TrySolve(int64_t i, SmallWorkspace* workspace) override;
+  const char* WhyNotSolved(int64_t i) const override;
+  const TrustRegion& RegionOf(int64_t i) const override {
+    return ResultOf(i)->region;
+  }
+  void Unpack(int64_t i) const override;
+  const FitRecord& record(int64_t i) const { return records_[i - begin_]; }
+
   // The range of elements [first, last) of an array.
   template <typename T>
   Range Take(const T* array, int64_t first, int64_t last, int64_t size = 1);
@@ -118,13 +95,8 @@ class FitPiece {
     return reinterpret_cast<FitResult*>(outputs_) + (i - begin_);
   }
 
-  const TrustRegionOptions* const options_;
   const FitBatch* fits_ = nullptr;
-  BatchSummary* summary_ = nullptr;
-  int64_t begin_ = 0;
-  int64_t end_ = 0;
-  std::vector<FitRecord> records_;  // of all problems
-  std::vector<int64_t> fit_numbers_;
+  std::vector<FitRecord> records_;    // of all problems
   std::vector<FitRecord> listed_[2];  // with 8 and with 32 lanes
   std::vector<Array> arrays_;
   Rows rows_[kMaxFitArrays];
@@ -134,10 +106,6 @@ class FitPiece {
   Range records_of_[2];
   std::vector<Range> ranges_;
   std::vector<Task> tasks_;
-  int64_t input_bytes_ = 0;
-  int64_t output_bytes_ = 0;
-  unsigned char* inputs_ = nullptr;
-  unsigned char* outputs_ = nullptr;
 };
 
 }  // namespace ceres_ext

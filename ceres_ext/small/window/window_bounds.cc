@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "ceres_ext/small/fit/fit.h"
 #include "ceres_ext/small/window/window.h"
 #include "ceres_ext/small/window/window_arena.h"
 #include "ceres_ext/small/window/window_cuda.h"
@@ -55,23 +54,9 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
   counts.num_marginal_values =
       static_cast<int32_t>(std::min(marginal.num_values(), kLargestWindow));
   // Includes paddings of constant blocks, as in WindowPacker.
-  input_bytes = num_problems *
-                (64 + WindowInput(kCameraSize, counts, true, true).num_bytes);
-  output_bytes = num_problems * WindowOutput(kCameraSize, counts).num_bytes;
-  // The ranges of a FitPiece, with paddings. Constants of rows may have 40
-  // bytes: an observation and the coordinates of its point.
-  const int64_t num_cameras = counts.num_cameras;
-  const int64_t num_points = counts.num_points;
-  const int64_t num_rows = counts.num_rows;
-  constexpr int64_t kOfEach =
-      sizeof(FitRecord) + 8 * (kMaxFitSlots + kMaxFitArrays);
-  fit_input_bytes =
-      (int64_t{1} << 16) +
-      num_problems * (kOfEach + num_cameras * (8 * kCameraSize + 1) +
-                      num_points * (3 * 8 + 1) + num_rows * (40 + 3 * 4 + 9));
-  fit_output_bytes = (int64_t{1} << 12) +
-                     num_problems * (static_cast<int64_t>(sizeof(FitResult)) +
-                                     num_cameras * 8 * kCameraSize);
+  bytes.inputs = num_problems *
+                 (64 + WindowInput(kCameraSize, counts, true, true).num_bytes);
+  bytes.outputs = num_problems * WindowOutput(kCameraSize, counts).num_bytes;
   // S moves to main memory first if one point has as many rows as possible.
   const int degree = std::min(counts.num_rows, kMaxChunkRows);
   host_size = 0;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "ceres_ext/batch.h"
+#include "ceres_ext/small/kind.h"
 #include "ceres_ext/window_solver.h"
 
 namespace ceres_ext {
@@ -20,11 +21,7 @@ struct WindowBounds {
 
   // For all problems of a submission.
   int64_t num_problems;
-  int64_t input_bytes;
-  int64_t output_bytes;
-  // The same for fits.
-  int64_t fit_input_bytes;
-  int64_t fit_output_bytes;
+  SmallBytes bytes;
   // Doubles that a host thread needs to solve one window.
   int64_t host_size;
   // Doubles that a busy device needs per multiprocessor, for all thread blocks

@@ -15,6 +15,7 @@
 
 #include "ceres_ext/batch.h"
 #include "ceres_ext/marginal_prior.h"
+#include "ceres_ext/small/kind.h"
 #include "ceres_ext/small/window/window_arena.h"
 #include "ceres_ext/small/window/window_rows.h"
 #include "cuda_kernels/model/robust_loss.h"
@@ -35,21 +36,29 @@ struct PackedWindow {
   WindowOutput output() const { return {kind.camera_size, record.counts}; }
 };
 
-class WindowPacker {
+class WindowPacker final : public SmallKind {
  public:
   // *batch is valid and outlives the object. Throws std::bad_alloc.
   explicit WindowPacker(const ProblemBatch* batch);
 
-  // Reason why no problem of the batch is a window; empty if some may be.
-  const std::string& reason() const { return reason_; }
+  SolvedAsType solved_as() const override { return SOLVED_AS_WINDOW; }
   // True if some residual blocks are of cost functions that windows have.
-  bool has_known_rows() const { return !arrays_.empty(); }
+  bool KnowsRows() const override { return !arrays_.empty(); }
+  PieceSize piece_size() const override {
+    PieceSize size;
+    size.bytes = int64_t{48} << 20;
+    size.part_of_limit = 4;
+    size.num_in_flight = 2;
+    return size;
+  }
+  int64_t NumBytes(int64_t begin, int64_t end) const override {
+    return BytesOf(begin, end).inputs;
+  }
+  SmallBytes BytesOf(int64_t begin, int64_t end) const {
+    return {input_begin_[end] - input_begin_[begin],
+            output_begin_[end] - output_begin_[begin]};
+  }
   const std::vector<kernels::RobustLoss>& losses() const { return losses_; }
-
-  // Bytes for the input and the output of all problems before problem i, at
-  // most.
-  int64_t input_begin(int64_t i) const { return input_begin_[i]; }
-  int64_t output_begin(int64_t i) const { return output_begin_[i]; }
 
   // Memory of a thread, which Pack uses again.
   struct Scratch {
@@ -170,7 +179,6 @@ class WindowPacker {
   void WriteOwnIntrinsics(const double* values, int64_t camera) const;
 
   const ProblemBatch* batch_;
-  std::string reason_;
   // Arrays of cameras and points, and of residual blocks that are not empty.
   int cameras_ = -1;
   int points_ = -1;
@@ -189,6 +197,7 @@ class WindowPacker {
   // One for each pose; empty if all intrinsics are constant.
   std::vector<Intrinsics> intrinsics_;
   std::vector<uint8_t> is_too_large_;  // of each problem
+  // Bytes of all problems before each one, at most.
   std::vector<int64_t> input_begin_;
   std::vector<int64_t> output_begin_;
 };

@@ -2,37 +2,42 @@
 
 #include "ceres_ext/small/window/window_piece.h"
 
-#include "ceres_ext/base/failure.h"
-#include "ceres_ext/small/batch_summary.h"
 #include "ceres_ext/small/window/pose_windows.h"
 #include "ceres_ext/small/window/window_host.h"
 
 namespace ceres_ext {
 
-void WindowPiece::Setup(WindowPacker* packer,
-                        BatchSummary* summary,
-                        int64_t begin,
-                        int64_t end) {
-  packer_ = packer;
-  summary_ = summary;
-  begin_ = begin;
-  end_ = end;
-  packed_.resize(end - begin);
-  is_read_.assign(end - begin, 0);
-  windows_.clear();
-  windows_.reserve(end - begin);
-  input_bytes_ = packer->input_begin(end) - packer->input_begin(begin);
-  output_bytes_ = packer->output_begin(end) - packer->output_begin(begin);
+void WindowPiece::SetKind(SmallKind* kind) {
+  packer_ = static_cast<WindowPacker*>(kind);
+  packed_.resize(end_ - begin_);
+  bytes_ = packer_->BytesOf(begin_, end_);
 }
 
-std::string WindowPiece::TryPack(int64_t i, WindowPacker::Scratch* scratch) {
+void WindowPiece::Measure() { bytes_ = packer_->BytesOf(begin_, end_); }
+
+SmallBytes WindowPiece::SetCapacity(const WindowCapacity& capacity) {
+  bounds_ = std::make_unique<WindowBounds>(capacity);
+  return bounds_->bytes;
+}
+
+std::unique_ptr<SmallWorkspace> WindowPiece::MakeWorkspace() const {
+  auto workspace = std::make_unique<Workspace>();
+  if (bounds_ != nullptr && launcher_ == nullptr) {
+    workspace->memory.resize(bounds_->host_size);
+  }
+  return workspace;
+}
+
+std::string WindowPiece::TryPack(int64_t i, SmallWorkspace* workspace) {
   PackedWindow& window = packed_[i - begin_];
   WindowRecord& record = window.record;
-  record.input_begin = packer_->input_begin(i) - packer_->input_begin(begin_);
-  record.output_begin =
-      packer_->output_begin(i) - packer_->output_begin(begin_);
+  record.input_begin = packer_->BytesOf(begin_, i).inputs;
+  record.output_begin = packer_->BytesOf(begin_, i).outputs;
   std::string reason =
-      packer_->Pack(i, scratch, inputs_ + record.input_begin, &window);
+      packer_->Pack(i,
+                    &static_cast<Workspace*>(workspace)->scratch,
+                    inputs_ + record.input_begin,
+                    &window);
   if (reason.empty()) {
     // The result if the window is not solved.
     *ResultOf(i) = WindowResult();
@@ -40,67 +45,83 @@ std::string WindowPiece::TryPack(int64_t i, WindowPacker::Scratch* scratch) {
   return reason;
 }
 
-void WindowPiece::Pack(int64_t i, WindowPacker::Scratch* scratch) {
-  ProblemSummary& summary = summary_->problems[i];
-  Failure failure;
-  is_read_[i - begin_] = 1;
-  summary.is_window = failure.Guard(false, [&] {
-    summary.path_reason = TryPack(i, scratch);
-    return summary.path_reason.empty();
-  });
-  if (failure.has_happened()) {
-    AssignOrShorten(failure.sentence(), &summary.path_reason);
-  }
-}
-
-void WindowPiece::ListWindows() {
-  windows_.clear();
-  for (int64_t i = begin_; i < end_; ++i) {
-    if (is_read_[i - begin_] != 0 && summary_->problems[i].is_window) {
-      windows_.push_back(i);
-    }
-  }
-}
-
-void WindowPiece::SolveOnHost(int64_t i, std::vector<double>* memory) {
+void WindowPiece::TrySolve(int64_t i, SmallWorkspace* workspace) {
   const PackedWindow& window = packed(i);
-  Failure failure;
-  failure.Guard(false, [&] {
-    SolveWindowOnHost(window.kind.has_own_intrinsics() ? &RunOwnIntrinsicsWindow
-                      : window.kind.has_poses()        ? &RunPoseWindow
-                                                : RunBalWindow(window.kind),
-                      window.kind,
-                      window.has_schur,
-                      *options_,
-                      window.record,
-                      losses().data(),
-                      inputs_,
-                      outputs_,
-                      memory);
-    return true;
-  });
+  SolveWindowOnHost(window.kind.has_own_intrinsics() ? &RunOwnIntrinsicsWindow
+                    : window.kind.has_poses()        ? &RunPoseWindow
+                                              : RunBalWindow(window.kind),
+                    window.kind,
+                    window.has_schur,
+                    *options_,
+                    window.record,
+                    packer_->losses().data(),
+                    inputs_,
+                    outputs_,
+                    &static_cast<Workspace*>(workspace)->memory);
 }
 
-void WindowPiece::Finish(int64_t i) {
-  ProblemSummary& summary = summary_->problems[i];
-  const TrustRegion& region = ResultOf(i)->region;
-  Failure failure;
-  if (region.end() <= TrustRegionEnd::kEvaluation) {
-    // ceres_ext::Solve reports which observations failed.
-    summary.is_window = false;
-    AssignOrShorten(region.end() == TrustRegionEnd::kNone
-                        ? "there was no memory for the window"
-                        : "an evaluation of the window failed",
-                    &summary.path_reason);
-    return;
+const char* WindowPiece::WhyNotSolved(int64_t i) const {
+  const TrustRegionEnd end = RegionOf(i).end();
+  return end > TrustRegionEnd::kEvaluation ? nullptr
+         : end == TrustRegionEnd::kNone
+             ? "there was no memory for the window"
+             // ceres_ext::Solve reports which observations failed.
+             : "an evaluation of the window failed";
+}
+
+ReducedSize WindowPiece::SizeOf(int64_t i) const {
+  const PackedWindow& window = packed(i);
+  const WindowCounts& counts = window.record.counts;
+  const unsigned char* const input = inputs_ + window.record.input_begin;
+  const WindowInput at(window.kind.camera_size,
+                       counts,
+                       window.record.has_weights,
+                       window.record.has_losses);
+  const auto* const mask =
+      reinterpret_cast<const uint16_t*>(input + at.column_mask);
+  ReducedSize size;
+  size.linear_solver_type = ceres::DENSE_SCHUR;
+  size.num_parameter_blocks = window.num_camera_blocks + counts.num_points;
+  size.num_parameters = window.num_camera_values + 3 * counts.num_points;
+  size.num_effective_parameters = 3 * counts.num_points;
+  for (int32_t c = 0; c < counts.num_cameras; ++c) {
+    size.num_effective_parameters += __builtin_popcount(mask[c]);
   }
-  failure.Guard(false, [&] {
-    Summarize(region, *options_, packed(i).fixed_cost, &summary);
-    return true;
-  });
-  if (summary.IsSolutionUsable()) {
-    packer_->Unpack(i, packed(i), OutputOf(i));
+  size.num_residual_blocks =
+      counts.num_rows + counts.num_priors + counts.num_marginals;
+  size.num_residuals = 2 * counts.num_rows + counts.num_marginal_rows;
+  const auto* const priors =
+      reinterpret_cast<const WindowPrior*>(input + at.priors);
+  for (int32_t k = 0; k < counts.num_priors; ++k) {
+    size.num_residuals += priors[k].kind == PriorKind::kPosition ? 3 : 6;
   }
+  return size;
+}
+
+kernels::Status WindowPiece::ReserveOnDevice(DeviceMachine* machine) {
+  launcher_ = std::make_unique<WindowLauncher<DeviceMachine>>(machine);
+  return launcher_->Reserve(*bounds_);
+}
+
+kernels::Status WindowPiece::Launch(const unsigned char* inputs,
+                                    unsigned char* outputs,
+                                    const int32_t* stop,
+                                    bool may_share,
+                                    DeviceMachine* machine) {
+  if (launcher_ == nullptr) {
+    launcher_ = std::make_unique<WindowLauncher<DeviceMachine>>(machine);
+  }
+  std::vector<const PackedWindow*> windows;
+  windows.reserve(numbers().size());
+  for (const int64_t i : numbers()) {
+    windows.push_back(&packed(i));
+  }
+  SolveWindowsParams params;
+  params.options = *options_;
+  params.options.stop = stop;
+  params.inputs = inputs;
+  params.outputs = outputs;
+  return launcher_->Launch(windows, packer_->losses(), may_share, &params);
 }
 
 }  // namespace ceres_ext
