@@ -62,12 +62,12 @@ class WindowSolver::Impl {
        const Options& ext_options,
        const WindowCapacity& capacity)
       : options_(options),
-        ext_options_(ext_options),
         options_of_others_(WithOneDevice(ext_options)),
         capacity_(capacity),
         context_(options.num_threads),
-        queue_(ext_options_,
-               machines_.GetHost(options.num_threads)->Name(),
+        queue_(ext_options,
+               options.num_threads,
+               &machines_,
                /*shares_device=*/false) {}
 
   ~Impl() {
@@ -189,29 +189,17 @@ class WindowSolver::Impl {
 
  private:
   bool ChooseDevice(std::string* error) {
-    bool is_readable = true;
-    const auto open = [&](std::string* name) {
-      // Submissions are dealt out over the devices.
-      std::vector<int> devices;
-      is_readable = ReadDevices(ext_options_.cuda_devices, &devices, error);
-      if (!is_readable) {
-        return Status{kernels::StatusCode::kUnsupported, *error};
-      }
-      if (devices.empty()) {
-        devices.push_back(ext_options_.cuda_device);
-      } else if (ext_options_.cuda_stream != nullptr) {
-        devices.resize(1);  // The stream is of one device.
-      }
-      const Status status = OpenDevices(devices, name);
+    const auto open = [&](std::string* names) {
+      const Status status = OpenDevices(names);
       for (size_t s = 0; s < submissions_.size() && !status.ok(); ++s) {
         submissions_[s]->lane->LeaveDevice();
       }
       return status;
     };
     const bool can_solve =
+        queue_.FindDevices(error) &&
         queue_.ChooseDevice(
-            capacity_.num_rows * capacity_.num_problems, open, error) &&
-        is_readable;
+            capacity_.num_rows * capacity_.num_problems, open, error);
     for (const auto& lane : queue_.lanes()) {
       if (can_solve && !queue_.has_device()) {
         lane->ReserveOnHost();
@@ -221,16 +209,10 @@ class WindowSolver::Impl {
     return can_solve;
   }
 
-  Status OpenDevices(const std::vector<int>& devices, std::string* name) {
+  Status OpenDevices(std::string* names) {
     for (size_t s = 0; s < submissions_.size(); ++s) {
-      Options of_lane = ext_options_;
-      of_lane.cuda_device = devices[s % devices.size()];
       std::shared_ptr<KeptMachines::Device> device;
-      CERES_EXT_RETURN_IF_ERROR(
-          machines_.GetOtherDevice(of_lane, options_.num_threads, s, &device));
-      if (s < devices.size()) {
-        *name += (s > 0 ? ", " : "") + device->Name();
-      }
+      CERES_EXT_RETURN_IF_ERROR(queue_.OpenDevice(s, &device, names));
       CERES_EXT_RETURN_IF_ERROR(
           submissions_[s]->lane->Use(std::move(device), /*may_lock=*/true));
     }
@@ -448,7 +430,6 @@ class WindowSolver::Impl {
   }
 
   const ceres::Solver::Options options_;
-  const Options ext_options_;
   const Options options_of_others_;  // of other problems than windows
   const WindowCapacity capacity_;
   // Held while a submission is checked and packed.

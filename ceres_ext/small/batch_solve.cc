@@ -4,14 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <memory>
 #include <thread>
 #include <utility>
 
-#include "ceres_ext/base/machines.h"
-#include "ceres_ext/plan/device_choice.h"
-#include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/small/batch_summary.h"
 #include "ceres_ext/small/kind.h"
 #include "ceres_ext/small/queue.h"
@@ -48,17 +44,16 @@ namespace {
 class BatchSolve {
  public:
   BatchSolve(const BatchCall& call,
-             const Options& ext_options,
              const ProblemBatch& batch,
              KeptMachines* machines)
       : call_(call),
-        ext_options_(ext_options),
         region_options_(OptionsOfRegion(call.options, call.stop_value())),
         batch_(batch),
         machines_(machines),
         context_(machines->host_context(call.options.num_threads)),
-        queue_(ext_options,
-               machines->GetHost(call.options.num_threads)->Name(),
+        queue_(call.ext_options,
+               call.options.num_threads,
+               machines,
                /*shares_device=*/true) {}
   // Frees the device's memory while the device is current.
   ~BatchSolve() { LeaveDevices(); }
@@ -86,13 +81,18 @@ class BatchSolve {
   }
 
  private:
-  static constexpr int64_t kMostLanes = 4;
+  int64_t most_lanes() const {
+    return 4 * std::max<int64_t>(1, static_cast<int64_t>(queue_.num_devices()));
+  }
 
   BatchSummary& summary() { return *call_.summary; }
-  int64_t limit() const { return ext_options_.cuda_memory_limit_bytes; }
+  int64_t limit() const { return call_.ext_options.cuda_memory_limit_bytes; }
 
   bool TryRun(std::string* error) {
-    const std::string reason = WhyNoWindows(call_.options, ext_options_);
+    if (!queue_.FindDevices(error)) {
+      return false;
+    }
+    const std::string reason = WhyNoWindows(call_.options, call_.ext_options);
     if (!reason.empty()) {
       GiveReason(reason);
       return true;
@@ -154,37 +154,34 @@ class BatchSolve {
     for (const auto& residuals : batch_.problem.residuals()) {
       num_rows += residuals.num_blocks;
     }
-    const auto open = [&](std::string* name) {
-      std::shared_ptr<KeptMachines::Device> device;
-      CERES_EXT_RETURN_IF_ERROR(machines_->GetDevice(
-          ext_options_, call_.options.num_threads, &device));
-      device->KeepMemory(true);
-      *name = device->Name();
-      devices_.push_back(std::move(device));
-      return Status();
+    const auto open = [&](std::string* names) {
+      Status status;
+      const auto most = static_cast<size_t>(batch_.num_problems);
+      while (status.ok() &&
+             devices_.size() < std::min(queue_.num_devices(), most)) {
+        status = OpenDevice(names);
+      }
+      return status;
     };
     return queue_.ChooseDevice(num_rows, open, error);
+  }
+
+  Status OpenDevice(std::string* names) {
+    std::shared_ptr<KeptMachines::Device> device;
+    CERES_EXT_RETURN_IF_ERROR(
+        queue_.OpenDevice(devices_.size(), &device, names));
+    device->KeepMemory(true);
+    devices_.push_back(std::move(device));
+    return {};
   }
 
   // Makes streams for so many lanes at most, so that they run at once. There is
   // one if the caller has given it, or limits the memory.
   void OpenDevices(int64_t num_lanes) {
-    if (ext_options_.cuda_stream != nullptr || limit() > 0) {
-      return;
-    }
-    while (static_cast<int64_t>(devices_.size()) <
-           std::min(num_lanes, kMostLanes)) {
-      std::shared_ptr<KeptMachines::Device> device;
-      if (!machines_
-               ->GetOtherDevice(ext_options_,
-                                call_.options.num_threads,
-                                devices_.size() - 1,
-                                &device)
-               .ok()) {
-        return;
-      }
-      device->KeepMemory(true);
-      devices_.push_back(std::move(device));
+    std::string names;
+    while (call_.ext_options.cuda_stream == nullptr && limit() == 0 &&
+           static_cast<int64_t>(devices_.size()) < num_lanes &&
+           OpenDevice(&names).ok()) {
     }
   }
 
@@ -192,9 +189,16 @@ class BatchSolve {
   // is not too large.
   int64_t EndOfPiece(int k, int64_t begin) const {
     const PieceSize size = kinds_[k]->piece_size();
-    const int64_t bytes =
-        limit() > 0 ? std::min(size.bytes, limit() / size.part_of_limit)
-                    : size.bytes;
+    int64_t bytes = size.bytes;
+    if (limit() > 0) {
+      bytes = std::min(bytes, limit() / size.part_of_limit);
+    }
+    const auto num_devices = static_cast<int64_t>(queue_.num_devices());
+    if (queue_.has_device() && num_devices > 1) {
+      // Each device has a piece.
+      bytes = std::min(
+          bytes, kinds_[k]->NumBytes(0, batch_.num_problems) / num_devices + 1);
+    }
     int64_t end = begin + 1;
     int64_t too_far = batch_.num_problems + 1;
     while (too_far - end > 1) {
@@ -207,7 +211,7 @@ class BatchSolve {
   int64_t CountPieces(int k) const {
     int64_t num_pieces = 0;
     for (int64_t begin = 0;
-         begin < batch_.num_problems && num_pieces < kMostLanes;
+         begin < batch_.num_problems && num_pieces < most_lanes();
          begin = EndOfPiece(k, begin)) {
       ++num_pieces;
     }
@@ -385,7 +389,6 @@ class BatchSolve {
   }
 
   const BatchCall& call_;
-  const Options& ext_options_;
   const TrustRegionOptions region_options_;
   const ProblemBatch& batch_;
   KeptMachines* const machines_;
@@ -401,150 +404,13 @@ class BatchSolve {
   std::string host_of_fits_;
 };
 
-// A part of a batch that one device solves.
-struct PartOfBatch {
-  int64_t begin = 0;
-  int64_t end = 0;
-  Options ext_options;
-  BatchSummary summary;
-  std::vector<Summary> full_summaries;
-  bool is_done = false;
-  std::string reason;
-};
-
-void SolvePart(const BatchCall& call,
-               const ProblemBatch& batch,
-               int num_threads,
-               PartOfBatch* part) {
-  TryOrSay(
-      [&] {
-        ProblemBatch problems = batch;
-        problems.num_problems = part->end - part->begin;
-        for (auto* const begins :
-             {&problems.parameter_begin, &problems.residual_begin}) {
-          for (const int64_t*& first : *begins) {
-            first += part->begin;
-          }
-        }
-        ceres::Solver::Options options = call.options;
-        options.num_threads = num_threads;
-        const BatchCall of_part{
-            options,
-            part->ext_options,
-            call.clock,
-            call.stop,
-            &part->summary,
-            call.full_summaries != nullptr ? &part->full_summaries : nullptr};
-        of_part.Prepare(problems.num_problems);
-        BorrowedMachines machines(part->ext_options);
-        BatchSolve solve(of_part, part->ext_options, problems, machines.get());
-        part->is_done = solve.Run(&part->reason);
-      },
-      &part->reason);
-}
-
-// Moves the results of a part to the call's.
-void TakeResults(const BatchCall& call, PartOfBatch* part) {
-  BatchSummary& summary = *call.summary;
-  for (int64_t i = part->begin; i < part->end; ++i) {
-    const auto k = static_cast<size_t>(i - part->begin);
-    if (!part->is_done) {
-      call.Fail(i, part->reason.c_str());
-      continue;
-    }
-    summary.problems[i] = std::move(part->summary.problems[k]);
-    if (call.full_summaries != nullptr) {
-      *call.full_summary(i) = std::move(part->full_summaries[k]);
-    }
-  }
-  if (!part->summary.device.empty()) {
-    summary.device +=
-        (summary.device.empty() ? "" : ", ") + part->summary.device;
-  }
-  summary.num_windows += part->summary.num_windows;
-  summary.pack_time_in_seconds = std::max(summary.pack_time_in_seconds,
-                                          part->summary.pack_time_in_seconds);
-  summary.window_time_in_seconds = std::max(
-      summary.window_time_in_seconds, part->summary.window_time_in_seconds);
-}
-
-// Deals the problems out over devices, a thread for each, by numbers of
-// residual blocks.
-bool SolveByDevices(const BatchCall& call,
-                    const ProblemBatch& batch,
-                    const std::vector<int>& devices,
-                    std::string* reason) {
-  const auto rows_before = [&](int64_t i) {
-    int64_t num_rows = 0;
-    for (const int64_t* const begin : batch.residual_begin) {
-      num_rows += begin[i];
-    }
-    return num_rows;
-  };
-  const int64_t n = batch.num_problems;
-  const auto num_devices = static_cast<int64_t>(devices.size());
-  const int num_threads =
-      std::max(1, call.options.num_threads / static_cast<int>(num_devices));
-  std::vector<PartOfBatch> parts(devices.size());
-  int64_t at = 0;
-  for (int64_t d = 0; d < num_devices; ++d) {
-    PartOfBatch& part = parts[static_cast<size_t>(d)];
-    part.ext_options = call.ext_options;
-    part.ext_options.cuda_devices.clear();
-    part.ext_options.cuda_device = devices[static_cast<size_t>(d)];
-    part.begin = at;
-    while (at < n &&
-           (d + 1 == num_devices ||
-            rows_before(at) < rows_before(n) / num_devices * (d + 1))) {
-      ++at;
-    }
-    part.end = at;
-  }
-  const auto run = [&](size_t d) {
-    SolvePart(call, batch, num_threads, &parts[d]);
-  };
-  std::vector<std::thread> threads;
-  threads.reserve(devices.size());
-  for (size_t d = 1; d < devices.size(); ++d) {
-    try {
-      threads.emplace_back(run, d);
-    } catch (const std::exception&) {
-      run(d);  // No more threads, or memory for them, are available.
-    }
-  }
-  run(0);
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  if (std::none_of(parts.begin(), parts.end(), [](const PartOfBatch& part) {
-        return part.is_done;
-      })) {
-    *reason = parts[0].reason;
-    return false;
-  }
-  for (PartOfBatch& part : parts) {
-    TakeResults(call, &part);
-  }
-  return true;
-}
-
 }  // namespace
 
 bool SolveKinds(const BatchCall& call,
                 const ProblemBatch& batch,
                 KeptMachines* machines,
                 std::string* error) {
-  std::vector<int> devices;
-  if (!ReadDevices(call.ext_options.cuda_devices, &devices, error)) {
-    return false;
-  }
-  if (devices.size() > 1 && call.ext_options.device != DEVICE_HOST &&
-      call.ext_options.cuda_stream == nullptr) {
-    return SolveByDevices(call, batch, devices, error);
-  }
-  const Options of_one = WithOneDevice(call.ext_options);
-  BatchSolve solve(call, of_one, batch, machines);
-  return solve.Run(error);
+  return BatchSolve(call, batch, machines).Run(error);
 }
 
 }  // namespace ceres_ext

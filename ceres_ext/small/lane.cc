@@ -98,8 +98,8 @@ void SmallLane::LeaveDevice() {
   static_cast<void>(device_->machine->Synchronize());
   for (Part& part : parts_) {
     part.is_running = false;
+    part.work.reset();  // First, since it finds out whether the device is lost.
     part.piece->LeaveDevice();
-    part.work.reset();
   }
   device_.reset();
 }

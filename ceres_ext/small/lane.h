@@ -63,7 +63,6 @@ class SmallLane {
   // Waits, and frees what the lane has on the device.
   void LeaveDevice();
   bool has_device() const { return device_ != nullptr; }
-  KeptMachines::Device* device() const { return device_.get(); }
 
   // Finds the problems [begin, end) of the kinds. is_taken:
   // 1 for each problem that another lane has; null: none. may_leave: the host

@@ -2,9 +2,36 @@
 
 #include "ceres_ext/small/queue.h"
 
+#include <utility>
+
+#include "ceres_ext/plan/device_choice.h"
+
 namespace ceres_ext {
 
 using kernels::Status;
+
+SmallQueue::SmallQueue(const Options& ext_options,
+                       int num_threads,
+                       KeptMachines* machines,
+                       bool shares_device)
+    : ext_options_(ext_options),
+      num_threads_(num_threads),
+      machines_(machines),
+      host_(machines->GetHost(num_threads)->Name()),
+      shares_device_(shares_device),
+      device_(host_) {}
+
+bool SmallQueue::FindDevices(std::string* error) {
+  if (!ReadDevices(ext_options_.cuda_devices, &devices_, error)) {
+    return false;
+  }
+  if (devices_.empty()) {
+    devices_.push_back(ext_options_.cuda_device);
+  } else if (ext_options_.cuda_stream != nullptr) {
+    devices_.resize(1);  // The stream is of one device.
+  }
+  return true;
+}
 
 bool SmallQueue::ChooseDevice(
     int64_t num_rows,
@@ -31,6 +58,20 @@ bool SmallQueue::ChooseDevice(
   }
   device_ += " (" + status.message + ")";
   return true;
+}
+
+Status SmallQueue::OpenDevice(size_t l,
+                              std::shared_ptr<KeptMachines::Device>* device,
+                              std::string* names) {
+  ext_options_.cuda_device = devices_[l % devices_.size()];
+  CERES_EXT_RETURN_IF_ERROR(
+      l == 0 ? machines_->GetDevice(ext_options_, num_threads_, device)
+             : machines_->GetOtherDevice(
+                   ext_options_, num_threads_, l - 1, device));
+  if (l < devices_.size()) {
+    *names += (l > 0 ? ", " : "") + (*device)->Name();
+  }
+  return {};
 }
 
 std::string SmallQueue::device() const {

@@ -3,7 +3,7 @@
 // The queue of small problems: the only place that chooses their device, sends
 // them, waits for them, and lets the host take over.
 //
-//   SmallQueue queue(ext_options, host_name, shares_device);
+//   SmallQueue queue(ext_options, num_threads, &machines, shares_device);
 //   queue.ChooseDevice(num_rows, open, &error);
 //   SmallLane* lane = queue.AddLane(&region_options);
 //   lane->Read(...);  lane->Place();  lane->Pack(...);
@@ -21,7 +21,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ceres/solver.h"
@@ -38,21 +37,29 @@ inline constexpr int64_t kMinDeviceRows = 15000;
 
 class SmallQueue {
  public:
-  // host: its name. shares_device: an error of one lane is one of all, and of
-  // those that come later.
-  SmallQueue(const Options& ext_options, std::string host, bool shares_device)
-      : ext_options_(ext_options),
-        host_(std::move(host)),
-        shares_device_(shares_device),
-        device_(host_) {}
+  // shares_device: an error of one lane is one of all, and of those that come
+  // later.
+  SmallQueue(const Options& ext_options,
+             int num_threads,
+             KeptMachines* machines,
+             bool shares_device);
 
-  // Calls open(&name) unless the options or the number of residual blocks
-  // choose the host. If it fails, the host replaces the device. False, with a
-  // sentence in *error, if it may not.
+  // Reads the devices that the options name. False, with a sentence in *error,
+  // if they are not valid.
+  bool FindDevices(std::string* error);
+  // Calls open(&name), which opens devices, unless the options or the number of
+  // residual blocks choose the host. If it fails, the host replaces the device.
+  // False, with a sentence in *error, if it may not.
   bool ChooseDevice(
       int64_t num_rows,
       const std::function<kernels::Status(std::string* name)>& open,
       std::string* error);
+  // Opens the device of lane l with a stream of its own. Lanes are dealt out
+  // over the devices, whose names become *names.
+  kernels::Status OpenDevice(size_t l,
+                             std::shared_ptr<KeptMachines::Device>* device,
+                             std::string* names);
+  size_t num_devices() const { return devices_.size(); }
   bool has_device() const { return has_device_; }
   // The device that solves, and why not another one. Any thread may call this.
   std::string device() const;
@@ -79,8 +86,11 @@ class SmallQueue {
  private:
   void Fail(const kernels::Status& status, SmallLane* lane);
 
-  const Options& ext_options_;
+  Options ext_options_;
+  const int num_threads_;
+  KeptMachines* const machines_;
   const std::string host_;
+  std::vector<int> devices_;
   const bool shares_device_;
   bool has_device_ = false;
   // The error of a device that lanes share, if the host may not replace it.

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Rows of BAL cameras, by which WindowSolve evaluates.
+// Rows of BAL cameras, by which the solve of a window evaluates.
 #ifndef CERES_EXT_SMALL_WINDOW_BAL_ROWS_H_
 #define CERES_EXT_SMALL_WINDOW_BAL_ROWS_H_
 

@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Rows of poses, by which WindowSolve evaluates (solver/window/): reprojection
-// errors of ceres_ext/photogrammetry.h with constant intrinsics, or with a
-// pose's own, and priors on poses. All camera models are in one function, since
-// one kernel solves all windows of a class.
+// Rows of poses, by which the solve of a window evaluates (loop.h):
+// reprojection errors of ceres_ext/photogrammetry.h with constant intrinsics,
+// or with a pose's own, and priors on poses. All camera models are in one
+// function, since one kernel solves all windows of a class.
 //
 // A pose has the local coordinates (w, t), R' = Exp(w) R. With q of norm n, R =
 // (1 - n^2) I + n^2 R(q / n), as in photogrammetry.h; a step of q's manifold

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // A window: a small bundle adjustment that one team of threads solves from
-// start to end (window_solve.h). Its cameras are BAL's, all of one kind, or
+// start to end (loop.h). Its cameras are BAL's, all of one kind, or
 // they are *poses*: rows then name intrinsics too, and beside the rows are
 // *priors* on poses and on pairs of them, and *marginal priors* on any number
 // of them (marginal_prior.h). Intrinsics that vary are *own* ones: one pose has
@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "ceres_ext/small/window/tuning.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/model/robust_loss.h"
@@ -84,24 +85,7 @@ struct WindowCounts {
   }
 };
 
-// Problems with more rows, cameras or points, or values of marginal priors, are
-// not windows.
-inline constexpr int64_t kLargestWindow = int64_t{1} << 24;
 inline constexpr int kWordPoints = 64;  // the bits of a mask's word
-inline constexpr int kMaxChunkRows = 512;
-// S is in a block's memory only beside chunks of as many rows: smaller chunks
-// cost more than S in main memory. With 101 rows beside 24 cameras of 9 columns
-// 3,204 windows were solved per second instead of 5,272, with 231 beside 22
-// 4,751 instead of 5,343 (docs/measurements/study_latency.md).
-inline constexpr int kMinRowsBesideSchur = 256;
-// Largest number of cameras that vary; with more, other solvers are faster.
-inline constexpr int kMaxWindowCameras = 128;
-// Bytes of a device block's shared memory for Head (window_cuda.cu.cc).
-inline constexpr int64_t kHeadBytes = 1024;
-// Bytes for the rest.
-inline constexpr int64_t kMaxTeamBytes = 227 * 1024 - kHeadBytes;
-// Largest number of columns of a panel, if S is in main memory.
-inline constexpr int kMaxPanelColumns = 48;
 
 // Doubles of a row in a chunk: Jc 2 x columns, Jp 2 x 3, r and r' of 2. Two
 // values are loaded at once, and the number of pairs is odd, so that equal
@@ -223,7 +207,8 @@ inline ChunkSize ChooseChunks(int num_columns,
   for (const bool schur : {true, false}) {
     // If S is in main memory, larger chunks access it less often.
     size.words = schur ? 1 : 2;
-    const int wanted = !schur ? kMaxChunkRows : num_cameras <= 12 ? 256 : 320;
+    const int wanted =
+        schur ? WindowClassOf(num_cameras).chunk_rows : kMaxChunkRows;
     const int64_t begin =
         TeamLayout(num_columns, num_cameras, 0, size.words, schur).rows;
     const int64_t of_schur =

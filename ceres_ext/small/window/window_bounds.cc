@@ -17,7 +17,6 @@ namespace {
 
 constexpr int kCameraSize = kOwnCameraSize;  // the largest
 constexpr int kColumns = 10;
-constexpr int32_t kMostCameras = kMaxWindowCameras;
 
 int32_t Clamp(int64_t n) {
   return static_cast<int32_t>(
@@ -60,10 +59,10 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
   // S moves to main memory first if one point has as many rows as possible.
   const int degree = std::min(counts.num_rows, kMaxChunkRows);
   host_size = 0;
-  // The largest window for each number of threads of a block (WindowThreads).
-  for (const int32_t most : {2, 12, kMostCameras}) {
+  // The largest window for each number of threads of a block (WindowClass).
+  for (const WindowClass& of_class : kWindowClasses) {
     WindowCounts varying = counts;
-    varying.num_cameras = std::min(most, counts.num_cameras);
+    varying.num_cameras = std::min(of_class.max_cameras, counts.num_cameras);
     varying.num_constant_cameras = counts.num_cameras;
     const ChunkSize chunk = ChooseChunks(kColumns, varying.num_cameras, degree);
     varying.chunk_rows = chunk.rows;
@@ -85,9 +84,9 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
                           varying.num_points / kWordPoints));
     shared_scratch = std::max(shared_scratch, size(true));
     host_size = std::max(host_size, scratch + kMaxTeamBytes / 8);
-    scratch_per_multiprocessor =
-        std::max(scratch_per_multiprocessor,
-                 scratch * (512 / WindowThreads(varying.num_cameras)));
+    scratch_per_multiprocessor = std::max(
+        scratch_per_multiprocessor,
+        scratch * (512 / WindowClassOf(varying.num_cameras).num_threads));
   }
 }
 

@@ -17,12 +17,6 @@
 
 namespace ceres_ext {
 
-// Threads of a window's block. A property of the window alone, since its sums
-// depend on it.
-inline int WindowThreads(int num_cameras) {
-  return num_cameras <= 2 ? 64 : num_cameras <= 12 ? 256 : 512;
-}
-
 // Windows of one kind, whose blocks have the same number of threads and S in
 // the same memory.
 struct WindowGroup {

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <new>
 
+#include "ceres_ext/small/window/loop.h"
 #include "ceres_ext/small/window/window_cuda.h"
-#include "ceres_ext/small/window/window_solve.h"
 #include "cuda_kernels/machine/cuda_cluster.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 
@@ -230,7 +230,7 @@ __global__ void
 __launch_bounds__(kMaxWindowThreads)
 #endif
     SolveWindowsKernel(SolveWindowsParams params) {
-  using Solve = WindowSolve<Rows, BlockTeam>;
+  using Solve = window::TeamWindow<Rows, BlockTeam>;
   static_assert(sizeof(Head<Solve>) <= kHeadBytes, "room for the head");
   CERES_EXT_DYNAMIC_SHARED(memory);
   auto* const head = reinterpret_cast<Head<Solve>*>(memory);
@@ -252,22 +252,22 @@ __launch_bounds__(kMaxWindowThreads)
       return;
     }
     const WindowRecord record = params.records[number];
-    const Window window = ViewWindow(Rows::kCamera,
-                                     record,
-                                     params.losses,
-                                     params.inputs,
-                                     params.outputs,
-                                     scratch);
-    CopyStart(Rows::kCamera, record, params.inputs, window, team);
+    const Window in = ViewWindow(Rows::kCamera,
+                                 record,
+                                 params.losses,
+                                 params.inputs,
+                                 params.outputs,
+                                 scratch);
+    CopyStart(Rows::kCamera, record, params.inputs, in, team);
     if (threadIdx.x == 0) {
-      new (solve) Solve(window,
+      new (solve) Solve(in,
                         Rows(record, params.inputs),
                         params.has_schur,
                         reinterpret_cast<double*>(memory + kHeadBytes),
                         team);
     }
     __syncthreads();
-    solve->Run(params.options);
+    window::Run(*solve, params.options);
   }
 }
 

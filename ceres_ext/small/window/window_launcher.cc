@@ -17,7 +17,7 @@ auto WindowLauncher<Machine>::MakeGroups(
   std::vector<Group> groups;
   for (const PackedWindow* const window : windows) {
     const WindowCounts& counts = window->record.counts;
-    const int num_threads = WindowThreads(counts.num_cameras);
+    const int num_threads = WindowClassOf(counts.num_cameras).num_threads;
     auto group =
         std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
           return g.kind == window->kind && g.has_schur == window->has_schur &&

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ceres_ext/small/window/loop.h"
 #include "ceres_ext/small/window/window_host.h"
-#include "ceres_ext/small/window/window_solve.h"
 #include "cuda_kernels/base/simd.h"
 
 namespace ceres_ext {
@@ -63,18 +63,18 @@ class HostTeam {
 
 // Defines a RunWindow of a class of rows. Files that use it are compiled
 // without fused operations, which gives all instruction sets the same bits.
-#define CERES_EXT_RUN_WINDOW(name, Rows)                        \
-  CERES_EXT_SIMD_CLONES __attribute__((flatten)) void name(     \
-      const WindowRecord& record,                               \
-      const unsigned char* inputs,                              \
-      const Window& window,                                     \
-      bool has_schur,                                           \
-      const TrustRegionOptions& options,                        \
-      double* memory) {                                         \
-    HostTeam team;                                              \
-    WindowSolve<Rows, HostTeam>(                                \
-        window, Rows(record, inputs), has_schur, memory, &team) \
-        .Run(options);                                          \
+#define CERES_EXT_RUN_WINDOW(name, Rows)                     \
+  CERES_EXT_SIMD_CLONES __attribute__((flatten)) void name(  \
+      const WindowRecord& record,                            \
+      const unsigned char* inputs,                           \
+      const Window& in,                                      \
+      bool has_schur,                                        \
+      const TrustRegionOptions& options,                     \
+      double* memory) {                                      \
+    HostTeam team;                                           \
+    window::TeamWindow<Rows, HostTeam> solve(                \
+        in, Rows(record, inputs), has_schur, memory, &team); \
+    window::Run(solve, options);                             \
   }
 
 }  // namespace ceres_ext

@@ -18,6 +18,7 @@
 #include "ceres_ext/small/kind.h"
 #include "ceres_ext/small/window/window_arena.h"
 #include "ceres_ext/small/window/window_rows.h"
+#include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
@@ -82,6 +83,10 @@ class WindowPacker final : public SmallKind {
               const unsigned char* output) const;
 
  private:
+  // The number of a block that is not in the window.
+  static constexpr int32_t kUnused = -1;
+  static constexpr int kPoint = kernels::kBalPointDim;
+
   // An array of residual blocks that is not empty.
   struct RowArray {
     int residuals = 0;
@@ -104,6 +109,17 @@ class WindowPacker final : public SmallKind {
     uint16_t varies = 0;  // bits of its values
   };
 
+  // Findings of Count in residual blocks.
+  struct Found {
+    bool is_finite = true;
+    bool has_different_cameras = true;
+  };
+
+  // Null: all blocks are active.
+  static const uint8_t* FlagsOf(const std::vector<const uint8_t*>& flags,
+                                int array) {
+    return flags.empty() ? nullptr : flags[array];
+  }
   struct Blocks {
     int64_t begin;
     int64_t end;
@@ -143,6 +159,13 @@ class WindowPacker final : public SmallKind {
   template <typename Function>
   bool ForEachMarginal(int64_t i, const Function& function) const;
   std::string Count(int64_t i, Scratch* scratch, PackedWindow* window);
+  bool CountRows(int64_t i,
+                 Scratch* scratch,
+                 PackedWindow* window,
+                 Found* found);
+  bool CountPriors(int64_t i, PackedWindow* window, Found* found);
+  bool CountMarginals(int64_t i, PackedWindow* window, Found* found);
+  void NumberBlocks(int64_t i, const Scratch& scratch, WindowCounts* counts);
   std::string ChooseKind(int64_t i, PackedWindow* window) const;
   std::string Cut(Scratch* scratch,
                   std::vector<int32_t>* chunks,
@@ -152,6 +175,18 @@ class WindowPacker final : public SmallKind {
                     const std::vector<int32_t>& chunks,
                     unsigned char* input,
                     PackedWindow* window);
+  void WriteBlocks(int64_t i,
+                   const WindowInput& at,
+                   unsigned char* input,
+                   PackedWindow* window) const;
+  void WriteRows(int64_t i,
+                 const WindowInput& at,
+                 const PackedWindow& window,
+                 std::vector<int32_t>* next,
+                 unsigned char* input) const;
+  void WriteIntrinsics(int64_t i,
+                       const WindowInput& at,
+                       unsigned char* input) const;
   void WritePriors(int64_t i,
                    const WindowInput& at,
                    const WindowCounts& counts,
@@ -160,7 +195,6 @@ class WindowPacker final : public SmallKind {
                       const WindowInput& at,
                       const WindowCounts& counts,
                       unsigned char* input) const;
-  void FindPattern(unsigned char* input, PackedWindow* window) const;
   double CostOf(int e, int64_t k, int num_residuals, const double* r) const;
   bool AddFixedCost(int e, int64_t k, double* cost) const;
   bool AddFixedCostOfPrior(int e, int64_t k, double* cost) const;
