@@ -117,7 +117,7 @@ class BatchSolve {
         RunKind(k);
       }
     }
-    NameDevice();
+    summary().device = queue_.device() + host_of_fits_;
     summary().window_time_in_seconds =
         call_.clock.seconds() - start - summary().pack_time_in_seconds;
     return true;
@@ -129,18 +129,6 @@ class BatchSolve {
       kinds_[k] = MakeSmallKind(k, &batch_);
     }
     return kinds_[k]->reason().empty();
-  }
-
-  void NameDevice() {
-    const auto& problems = summary().problems;
-    const bool are_fits =
-        std::all_of(problems.begin(), problems.end(), [](const auto& problem) {
-          return problem.solved_as == SOLVED_AS_FIT;
-        });
-    summary().device = host_of_fits_.empty() ? queue_.device()
-                       : are_fits
-                           ? host_of_fits_
-                           : queue_.device() + ", fits: " + host_of_fits_;
   }
 
   void GiveReason(const std::string& reason) {
@@ -289,7 +277,7 @@ class BatchSolve {
       lane->Pack(context_, &workspaces_);
     }
     if (!lane->host_reason().empty()) {
-      host_of_fits_ = queue_.DeviceOf(*lane);
+      host_of_fits_ = ", fits: " + queue_.DeviceOf(*lane);
     }
     queue_.Start(/*may_share=*/is_one_piece_, lane);
     LeaveLostDevices();
@@ -323,12 +311,16 @@ class BatchSolve {
       lane->Clear();
       return;
     }
-    ForEach(numbers, 1, [&](int64_t i, int slot) {
-      lane->SolveOnHost(i, &workspaces_[slot]);
-    });
+    ForEach(context_,
+            static_cast<int64_t>(numbers.size()),
+            [&](int64_t e, int slot) {
+              lane->SolveOnHost(numbers[e], &workspaces_[slot]);
+            });
     const std::vector<int64_t> of_device = lane->Numbers(/*of_device=*/true);
     numbers.insert(numbers.end(), of_device.begin(), of_device.end());
-    ForEach(numbers, 64, [&](int64_t i, int /*slot*/) { lane->Finish(i); });
+    ForEach(context_,
+            static_cast<int64_t>(numbers.size()),
+            [&](int64_t e, int /*slot*/) { lane->Finish(numbers[e]); });
     const double latency = numbers.empty() ? 0.0 : call_.clock.seconds();
     for (const int64_t i : numbers) {
       ProblemSummary& problem = summary().problems[i];
@@ -339,20 +331,6 @@ class BatchSolve {
       }
     }
     lane->Clear();
-  }
-
-  // Calls function(i, slot) for each number, on all threads.
-  template <typename Function>
-  void ForEach(const std::vector<int64_t>& numbers,
-               int64_t grain,
-               const Function& function) {
-    context_->ParallelFor(static_cast<int64_t>(numbers.size()),
-                          grain,
-                          [&](int64_t begin, int64_t end, int slot) {
-                            for (int64_t e = begin; e < end; ++e) {
-                              function(numbers[e], slot);
-                            }
-                          });
   }
 
   // Results that are written stay, if there is no memory for the full summary.
@@ -400,7 +378,7 @@ class BatchSolve {
   SmallQueue queue_;
   std::vector<SmallWorkspaces> workspaces_;  // of threads
   bool is_one_piece_ = false;
-  // The host, if it solves fits that the device does not support.
+  // ", fits: " and the host, if it solves those that the device does not.
   std::string host_of_fits_;
 };
 

@@ -13,19 +13,6 @@ namespace {
 
 constexpr int8_t kNoKind = -1;
 
-// Calls function(i, slot) for i in [0, n) on all threads.
-template <typename Function>
-void ForEach(kernels::HostContext* context,
-             int64_t n,
-             int64_t grain,
-             const Function& function) {
-  context->ParallelFor(n, grain, [&](int64_t begin, int64_t end, int slot) {
-    for (int64_t e = begin; e < end; ++e) {
-      function(e, slot);
-    }
-  });
-}
-
 int64_t Count(const std::vector<int64_t>& numbers) {
   return static_cast<int64_t>(numbers.size());
 }
@@ -67,7 +54,8 @@ Status SmallLane::Use(std::shared_ptr<KeptMachines::Device> device,
 }
 
 Status SmallLane::Lock(const SmallBytes& bytes) {
-  [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
+  const CurrentMachine<DeviceMachine> current(device_->machine.get());
+  CERES_EXT_RETURN_IF_ERROR(current.status());
   CERES_EXT_RETURN_IF_ERROR(device_->locked_inputs.Reserve(bytes.inputs));
   return device_->locked_outputs.Reserve(bytes.outputs);
 }
@@ -122,7 +110,7 @@ void SmallLane::Read(const SmallKinds& kinds,
     size_ = kinds[k]->piece_size();
     part.is_for_device = has_device();
     part.piece->Setup(kinds[k], summary, begin, end);
-    ForEach(context, end - begin, 64, [&](int64_t e, int /*slot*/) {
+    ForEach(context, end - begin, [&](int64_t e, int /*slot*/) {
       const int64_t i = begin + e;
       if (kind_of_[e] == kNoKind &&
           (is_taken == nullptr || (*is_taken)[i] == 0)) {
@@ -216,24 +204,20 @@ void SmallLane::Place() {
 
 void SmallLane::Pack(kernels::HostContext* context,
                      std::vector<SmallWorkspaces>* workspaces) {
-  constexpr int64_t kProblemsPerTask = 4;
   for (int k = 0; k < kNumSmallKinds; ++k) {
     SmallPiece* const piece = parts_[k].piece.get();
     if (piece->numbers().empty()) {
       continue;
     }
     if (parts_[k].is_for_device) {
-      ForEach(context, piece->num_copies(), 1, [&](int64_t task, int /*slot*/) {
+      ForEach(context, piece->num_copies(), [&](int64_t task, int /*slot*/) {
         piece->Copy(task);
       });
     }
     if (piece->PacksOnHost()) {
-      ForEach(context,
-              Count(piece->numbers()),
-              kProblemsPerTask,
-              [&](int64_t e, int slot) {
-                piece->Pack(piece->numbers()[e], (*workspaces)[slot][k].get());
-              });
+      ForEach(context, Count(piece->numbers()), [&](int64_t e, int slot) {
+        piece->Pack(piece->numbers()[e], (*workspaces)[slot][k].get());
+      });
       piece->DropUnpacked();
     }
     parts_[k].is_packed = true;

@@ -6,6 +6,7 @@
 #ifndef CERES_EXT_SMALL_LANE_H_
 #define CERES_EXT_SMALL_LANE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -44,6 +45,21 @@ class Bytes {
 // The memory of a host thread, for each kind.
 using SmallWorkspaces =
     std::array<std::unique_ptr<SmallWorkspace>, kNumSmallKinds>;
+
+// Calls function(i, slot) for i in [0, n) on all threads.
+template <typename Function>
+void ForEach(kernels::HostContext* context,
+             int64_t n,
+             const Function& function) {
+  // Few tasks if problems are many, and all threads have one if they are few.
+  const int64_t per_task =
+      std::clamp<int64_t>(n / (16 * context->num_threads()), 1, 64);
+  context->ParallelFor(n, per_task, [&](int64_t begin, int64_t end, int slot) {
+    for (int64_t e = begin; e < end; ++e) {
+      function(e, slot);
+    }
+  });
+}
 
 class SmallLane {
  public:
