@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "ceres_ext/small/window/team_window.h"
+#include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
