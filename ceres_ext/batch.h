@@ -98,6 +98,13 @@ class StopFlag {
   int32_t value_ = 0;
 };
 
+// How a problem of a batch was solved.
+enum SolvedAsType {
+  SOLVED_AS_PROBLEM,  // ceres_ext::Solve
+  SOLVED_AS_WINDOW,
+  SOLVED_AS_FIT,  // a small dense problem
+};
+
 // Members have the meaning of those of ceres::Solver::Summary.
 struct ProblemSummary {
   ceres::TerminationType termination_type = ceres::FAILURE;
@@ -111,12 +118,13 @@ struct ProblemSummary {
   // Seconds from the call to the result.
   double latency_in_seconds = 0.0;
 
-  // True if it was solved whole, as a window or as a small dense problem (a
-  // fit); otherwise ceres_ext::Solve solved it, and path_reason is the reason.
-  // Both are false and empty if a StopFlag was set before it began.
-  bool is_window = false;
+  // If it is SOLVED_AS_PROBLEM, path_reason is the reason; it is empty if a
+  // StopFlag was set before the problem began.
+  SolvedAsType solved_as = SOLVED_AS_PROBLEM;
   std::string path_reason;
 
+  // True if one team of threads solved it from start to end.
+  bool IsSolvedWhole() const { return solved_as != SOLVED_AS_PROBLEM; }
   bool IsSolutionUsable() const {
     return termination_type == ceres::CONVERGENCE ||
            termination_type == ceres::NO_CONVERGENCE ||
@@ -131,7 +139,7 @@ struct BatchSummary {
   // (CUDA device 0)", and the reason if the host replaced a device. Empty if no
   // problem could be one.
   std::string device;
-  // Problems with is_window.
+  // Problems that were solved whole, as windows or fits.
   int64_t num_windows = 0;
   // Seconds of the whole call. The next three are parts of it: reading the
   // arrays into windows, solving windows and fits (transfers included), and

@@ -32,8 +32,8 @@
 #include "ceres_ext/device_cost_function.cuh"
 #include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/row_evaluation.h"
-#include "ceres_ext/solver/fit/fit.h"
-#include "ceres_ext/solver/fit/fit_solve.h"
+#include "ceres_ext/small/fit/fit.h"
+#include "ceres_ext/small/fit/fit_solve.h"
 #include "cuda_kernels/machine/cuda_warp.cuh"
 #include "cuda_kernels/model/robust_loss.h"
 

@@ -69,14 +69,15 @@ install(
   PATTERN plan EXCLUDE
   PATTERN rows EXCLUDE
   PATTERN session EXCLUDE
+  PATTERN small EXCLUDE
   PATTERN under_ceres EXCLUDE
   PATTERN solver EXCLUDE)
-# The headers of solver/ and of the kernels that those include; all others are
-# private.
+# The headers of solver/ and small/, and of the kernels that those include; all
+# others are private.
 foreach(
   _header
-  ceres_ext/solver/fit/fit.h
-  ceres_ext/solver/fit/fit_solve.h
+  ceres_ext/small/fit/fit.h
+  ceres_ext/small/fit/fit_solve.h
   ceres_ext/solver/trust_region.h
   cuda_kernels/base/block_ref.h
   cuda_kernels/base/breakdown.h

@@ -24,25 +24,6 @@ Status SynchronizeDevice([[maybe_unused]] Machine* machine) {
 
 }  // namespace
 
-bool HasDeviceArrays(const ArrayProblem& problem) {
-  const auto& parameters = problem.parameters();
-  const auto& residuals = problem.residuals();
-  return std::any_of(
-             parameters.begin(),
-             parameters.end(),
-             [](const ArrayProblem::Parameters& p) { return p.on_device; }) ||
-         std::any_of(residuals.begin(),
-                     residuals.end(),
-                     [](const ArrayProblem::Residuals& r) {
-                       return r.constants_on_device || r.weights_on_device ||
-                              std::any_of(r.blocks.begin(),
-                                          r.blocks.end(),
-                                          [](const ArrayProblem::Index& index) {
-                                            return index.on_device;
-                                          });
-                     });
-}
-
 Status OpenDeviceOfArrays(const Options& options,
                           int num_threads,
                           KeptMachines* kept,

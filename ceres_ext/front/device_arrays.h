@@ -12,14 +12,12 @@
 #include <vector>
 
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
-
-// True if any array is on a device.
-bool HasDeviceArrays(const ArrayProblem& problem);
 
 // The device that the arrays are on, whatever device the options choose for the
 // solve. Without Options::cuda_stream all its work so far is done then.

@@ -607,4 +607,23 @@ int64_t ArrayRows::Number(int64_t row) const {
   return group.number_begin + group.ResidualBlock(row);
 }
 
+bool HasDeviceArrays(const ArrayProblem& problem) {
+  const auto& parameters = problem.parameters();
+  const auto& residuals = problem.residuals();
+  return std::any_of(
+             parameters.begin(),
+             parameters.end(),
+             [](const ArrayProblem::Parameters& p) { return p.on_device; }) ||
+         std::any_of(residuals.begin(),
+                     residuals.end(),
+                     [](const ArrayProblem::Residuals& r) {
+                       return r.constants_on_device || r.weights_on_device ||
+                              std::any_of(r.blocks.begin(),
+                                          r.blocks.end(),
+                                          [](const ArrayProblem::Index& index) {
+                                            return index.on_device;
+                                          });
+                     });
+}
+
 }  // namespace ceres_ext

@@ -203,6 +203,9 @@ class ArrayRows final : public ProblemRows {
   bool is_in_order_of_arrays_ = false;
 };
 
+// True if any array is on a device.
+bool HasDeviceArrays(const ArrayProblem& problem);
+
 }  // namespace ceres_ext
 
 #endif  // CERES_EXT_IMPORT_ARRAY_ROWS_H_

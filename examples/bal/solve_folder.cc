@@ -182,7 +182,8 @@ void PrintProblem(const File& file, const ProblemSummary& summary) {
             << ", "
             << summary.num_successful_steps + summary.num_unsuccessful_steps
             << " steps; "
-            << (summary.is_window ? "window" : summary.path_reason) << "\n";
+            << (summary.IsSolvedWhole() ? "window" : summary.path_reason)
+            << "\n";
 }
 
 Json JsonOf(const File& file, const ProblemSummary& summary) {
@@ -198,7 +199,7 @@ Json JsonOf(const File& file, const ProblemSummary& summary) {
           {"successful_steps", summary.num_successful_steps},
           {"unsuccessful_steps", summary.num_unsuccessful_steps},
           {"latency_seconds", summary.latency_in_seconds},
-          {"window", summary.is_window},
+          {"window", summary.IsSolvedWhole()},
           {"path_reason", summary.path_reason}};
 }
 

@@ -434,10 +434,15 @@ void AddSummaries(nb::module_* module) {
       .def_ro("latency_in_seconds",
               &ProblemSummary::latency_in_seconds,
               "Seconds from the call to the result.")
-      .def_ro("is_window",
-              &ProblemSummary::is_window,
-              "True if it was solved as a window or fit; otherwise see "
-              "path_reason.")
+      .def_prop_ro(
+          "solved_as",
+          [](const ProblemSummary& summary) {
+            return summary.solved_as == SOLVED_AS_WINDOW ? "window"
+                   : summary.solved_as == SOLVED_AS_FIT  ? "fit"
+                                                         : "problem";
+          },
+          "'window', 'fit', or 'problem' if ceres_ext.solve solved it; then "
+          "path_reason is the reason.")
       .def_ro("path_reason", &ProblemSummary::path_reason)
       .def("is_solution_usable",
            &ProblemSummary::IsSolutionUsable,

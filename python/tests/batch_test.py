@@ -60,7 +60,7 @@ def test_as_one_by_one(bal):
             points=starts[i * points : (i + 1) * points].copy(),
         )
         expected = ceres_ext.solve(make_problem(one), **OPTIONS)
-        assert of_one.is_window
+        assert of_one.solved_as == "window"
         assert of_one.is_solution_usable()
         assert of_one.termination_type == expected.termination_type
         assert of_one.num_successful_steps == expected.num_successful_steps
@@ -110,7 +110,7 @@ def test_window_solver(bal):
     ]
     while (summary := solver.poll(second)) is None:
         pass
-    assert summary.problems[0].is_window
+    assert summary.problems[0].solved_as == "window"
     with pytest.raises(ValueError, match="ticket"):
         solver.wait(second)
     # A submission in flight ends with the solver.
@@ -215,7 +215,7 @@ def test_intrinsics_that_vary():
     )
     for i, of_one in enumerate(summary.problems):
         expected = ceres_ext.solve(mapper_arrays(problems[i : i + 1]), **OPTIONS)
-        assert of_one.is_window, of_one.path_reason
+        assert of_one.solved_as == "window", of_one.path_reason
         assert of_one.num_successful_steps == expected.num_successful_steps
         assert of_one.final_cost < 0.01 * of_one.initial_cost
         assert of_one.final_cost == pytest.approx(expected.final_cost, rel=1e-6)
@@ -255,7 +255,7 @@ def test_marginal_priors():
     costs = add_marginal_priors(problem, problems)
     summary = ceres_ext.solve_batch(problem, parameter_begin, [160 * begin, begin], **options)
     for of_one, of_other, cost in zip(summary.problems, without.problems, costs):
-        assert of_one.is_window, of_one.path_reason
+        assert of_one.solved_as == "window", of_one.path_reason
         assert of_one.initial_cost == pytest.approx(of_other.initial_cost + cost)
     problem = mapper_arrays(problems)
     add_marginal_priors(problem, problems)
@@ -316,7 +316,7 @@ def test_stop(bal):
     summary = ceres_ext.solve_batch(
         problem, parameter_begin, residual_begin, stop=stop, **OPTIONS
     )
-    assert all(of_one.is_window for of_one in summary.problems)
+    assert all(of_one.solved_as == "window" for of_one in summary.problems)
     with pytest.raises(TypeError, match="stop: expected a threading.Event"):
         ceres_ext.solve_batch(problem, parameter_begin, residual_begin, stop=3)
 

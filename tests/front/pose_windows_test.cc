@@ -73,7 +73,7 @@ void ExpectAsCeres(std::vector<Case> cases,
     const ProblemSummary& ours = summary.problems[i];
     ceres::Solver::Summary ceres;
     ceres::Solve(options, of_ceres[i].MakeProblem().get(), &ceres);
-    EXPECT_TRUE(ours.is_window) << ours.path_reason;
+    EXPECT_EQ(ours.solved_as, SOLVED_AS_WINDOW) << ours.path_reason;
     EXPECT_EQ(ours.termination_type, ceres.termination_type)
         << ours.message << " / " << ceres.message;
     EXPECT_NEAR(
@@ -368,7 +368,7 @@ void ExpectOptimumOfFullProblem(ceres::Manifold* manifold) {
   ASSERT_TRUE(SolveBatch(options, OnMachine(), &batch.batch, &summary));
   for (int i = 0; i < 3; ++i) {
     SCOPED_TRACE(i);
-    EXPECT_TRUE(summary.problems[i].is_window)
+    EXPECT_EQ(summary.problems[i].solved_as, SOLVED_AS_WINDOW)
         << summary.problems[i].path_reason;
     batch.CopyTo(i, &cases[i]);
     double distance = 0.0;
@@ -511,7 +511,7 @@ TEST_F(PoseWindowsWithOwnIntrinsics, EndAsCeresByTheirParameters) {
       ceres::Solver::Summary ceres;
       ceres::Solve(options, cases[i].MakeProblem().get(), &ceres);
       const ProblemSummary& ours = summary.problems[i];
-      EXPECT_TRUE(ours.is_window) << ours.path_reason;
+      EXPECT_EQ(ours.solved_as, SOLVED_AS_WINDOW) << ours.path_reason;
       EXPECT_EQ(ours.message.substr(0, 20), ceres.message.substr(0, 20));
       EXPECT_EQ(ours.num_successful_steps, ceres.num_successful_steps);
     }
@@ -569,7 +569,7 @@ TEST_F(PoseWindowsWithOwnIntrinsics, SayWhyAProblemIsNone) {
     BatchSummary summary;
     ASSERT_TRUE(SolveBatch(SomeOptions(), OnMachine(), &batch.batch, &summary));
     const ProblemSummary& one = summary.problems[0];
-    EXPECT_EQ(one.is_window, reason.empty());
+    EXPECT_EQ(one.IsSolvedWhole(), reason.empty());
     EXPECT_EQ(one.path_reason, reason);
     EXPECT_TRUE(one.IsSolutionUsable()) << one.message;
   };
@@ -740,8 +740,8 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
       const ProblemSummary& ours = summary.problems[i];
       ceres::Solver::Summary ceres;
       ceres::Solve(options, of_ceres[i].MakeProblem().get(), &ceres);
-      num_windows += ours.is_window ? 1 : 0;
-      num_own += ours.is_window && cases[i].params.size() > 16 ? 1 : 0;
+      num_windows += ours.IsSolvedWhole() ? 1 : 0;
+      num_own += ours.IsSolvedWhole() && cases[i].params.size() > 16 ? 1 : 0;
       ASSERT_EQ(ours.IsSolutionUsable(), ceres.IsSolutionUsable())
           << ours.message << " / " << ceres.message << " / "
           << ours.path_reason;
@@ -835,7 +835,7 @@ TEST(PoseWindows, KeepBadProblemsToThemselves) {
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
     const ProblemSummary& ours = summary.problems[i];
-    EXPECT_EQ(ours.is_window, i == 0 || i >= 6) << ours.path_reason;
+    EXPECT_EQ(ours.IsSolvedWhole(), i == 0 || i >= 6) << ours.path_reason;
     if (i >= 1 && i <= 3) {
       EXPECT_EQ(ours.termination_type, ceres::FAILURE);
       EXPECT_NE(ours.path_reason.find("not valid"), std::string::npos);
@@ -868,7 +868,7 @@ TEST(PoseWindows, SayWhyAProblemIsNone) {
             SomeOptions(), OnMachine(), &batch.batch, &summary, &error))
             << error;
         const ProblemSummary& one = summary.problems[0];
-        EXPECT_FALSE(one.is_window);
+        EXPECT_FALSE(one.IsSolvedWhole());
         EXPECT_NE(one.path_reason.find(reason), std::string::npos)
             << one.path_reason;
         EXPECT_TRUE(one.IsSolutionUsable()) << one.message;

@@ -117,7 +117,7 @@ TEST(RandomWindows, SolveAsCeres) {
       const auto problem = ProblemOf(&cases[i], loss);
       ceres::Solver::Summary ceres;
       ceres::Solve(options, problem.get(), &ceres);
-      num_windows += ours.is_window ? 1 : 0;
+      num_windows += ours.IsSolvedWhole() ? 1 : 0;
       ASSERT_EQ(ours.IsSolutionUsable(), ceres.IsSolutionUsable())
           << ours.message << " / " << ceres.message;
       if (!ceres.IsSolutionUsable()) {

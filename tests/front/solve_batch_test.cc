@@ -105,7 +105,7 @@ void ExpectAsCeres(const std::vector<Case>& cases,
     const ProblemSummary& ours = summary.problems[i];
     ceres::Solver::Summary ceres;
     SolveByCeres(cases[i], loss, options, &ceres);
-    EXPECT_TRUE(ours.is_window) << ours.path_reason;
+    EXPECT_TRUE(ours.IsSolvedWhole()) << ours.path_reason;
     EXPECT_EQ(ours.termination_type, ceres.termination_type)
         << ours.message << " / " << ceres.message;
     EXPECT_EQ(ours.message.substr(0, 20), ceres.message.substr(0, 20));
@@ -388,12 +388,12 @@ TEST(SolveBatch, KeepsBadProblemsToThemselves) {
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
     const ProblemSummary& ours = summary.problems[i];
-    EXPECT_EQ(ours.is_window, i == 0 || i == 7) << ours.path_reason;
+    EXPECT_EQ(ours.IsSolvedWhole(), i == 0 || i == 7) << ours.path_reason;
     if (i == 0 || i == 7) {
       EXPECT_EQ(batch.ValuesOf(i), unspoilt.ValuesOf(i));
       continue;
     }
-    EXPECT_NE(ours.is_window, !ours.path_reason.empty());
+    EXPECT_NE(ours.IsSolvedWhole(), !ours.path_reason.empty());
     // The problem by itself.
     std::vector<Case> one = {cases[i]};
     for (size_t k = one[0].row_is_active.size(); k-- > 0;) {
@@ -433,7 +433,7 @@ TEST(SolveBatch, SolvesOthersOneByOne) {
     ASSERT_TRUE(SolveBatch(options, OnMachine(), &batch.batch, &summary));
     EXPECT_EQ(summary.num_windows, 0);
     for (const ProblemSummary& problem : summary.problems) {
-      EXPECT_FALSE(problem.is_window);
+      EXPECT_FALSE(problem.IsSolvedWhole());
       EXPECT_NE(problem.path_reason.find(reason), std::string::npos)
           << problem.path_reason;
       EXPECT_TRUE(problem.IsSolutionUsable()) << problem.message;
@@ -573,8 +573,8 @@ TEST(SolveBatch, SolvesAListOfProblems) {
   for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(i);
     const ProblemSummary& one = summary.problems[i];
-    EXPECT_EQ(one.is_window, i != 4 && i != 6) << one.path_reason;
-    EXPECT_NE(one.is_window, !one.path_reason.empty());
+    EXPECT_EQ(one.IsSolvedWhole(), i != 4 && i != 6) << one.path_reason;
+    EXPECT_NE(one.IsSolvedWhole(), !one.path_reason.empty());
     EXPECT_GT(one.latency_in_seconds, 0.0);
     ceres::Solver::Summary ceres;
     ceres::LossFunction* const loss =
@@ -609,7 +609,7 @@ TEST(SolveBatch, SolvesAListOfProblems) {
     EXPECT_EQ(all.num_residual_blocks_reduced,
               ceres.num_residual_blocks_reduced);
     EXPECT_EQ(all.num_residuals_reduced, ceres.num_residuals_reduced);
-    if (one.is_window) {
+    if (one.IsSolvedWhole()) {
       EXPECT_EQ(all.path_reason, "solved as a window of a batch");
       EXPECT_EQ(all.method, "window, exact steps (double)");
     }
@@ -643,7 +643,7 @@ TEST(SolveBatch, AListSaysWhichWindowsItHas) {
                          &summary,
                          &error))
       << error;
-  EXPECT_FALSE(summary.problems[0].is_window);
+  EXPECT_FALSE(summary.problems[0].IsSolvedWhole());
   EXPECT_EQ(summary.problems[0].path_reason,
             "a list of ceres::Problems supports windows and fits of BAL "
             "reprojection errors of one kind alone; arrays (ProblemBatch) "
@@ -654,7 +654,7 @@ TEST(SolveBatch, AListSaysWhichWindowsItHas) {
 void ExpectUnbegun(const ProblemSummary& problem) {
   EXPECT_EQ(problem.termination_type, ceres::USER_FAILURE);
   EXPECT_EQ(problem.message, "Stopped from another thread before it began.");
-  EXPECT_FALSE(problem.is_window);
+  EXPECT_FALSE(problem.IsSolvedWhole());
   EXPECT_EQ(problem.path_reason, "");
   EXPECT_EQ(problem.num_successful_steps, -1);
 }
@@ -710,7 +710,7 @@ TEST(SolveBatch, StopsBeforeItBegins) {
                          nullptr,
                          &stop));
   for (const ProblemSummary& problem : summary.problems) {
-    EXPECT_TRUE(problem.is_window);
+    EXPECT_TRUE(problem.IsSolvedWhole());
     EXPECT_TRUE(problem.IsSolutionUsable());
     EXPECT_NE(problem.termination_type, ceres::USER_SUCCESS);
   }
@@ -739,7 +739,7 @@ TEST(SolveBatch, StopsWindowsInFlight) {
     few.max_num_iterations = i;
     BatchSummary summary;
     ASSERT_TRUE(SolveBatch(few, ext_options, &one.batch, &summary));
-    ASSERT_TRUE(summary.problems[0].is_window);
+    ASSERT_TRUE(summary.problems[0].IsSolvedWhole());
     values_after.push_back(one.ValuesOf(0));
   }
   const Batch start(cases, nullptr);
@@ -775,7 +775,7 @@ TEST(SolveBatch, StopsWindowsInFlight) {
         ++num_unbegun;
         continue;
       }
-      ASSERT_TRUE(problem.is_window) << problem.path_reason;
+      ASSERT_TRUE(problem.IsSolvedWhole()) << problem.path_reason;
       // Ceres counts iteration zero as a successful step.
       const int num_iterations =
           problem.num_successful_steps + problem.num_unsuccessful_steps - 1;
@@ -826,7 +826,7 @@ TEST(SolveBatch, StopsOthersInFlight) {
   };
   Batch whole(cases, &loss);
   const BatchSummary of_whole = solve(&whole);
-  EXPECT_FALSE(of_whole.problems[0].is_window);
+  EXPECT_FALSE(of_whole.problems[0].IsSolvedWhole());
   // In the second iteration of the second problem.
   const auto num_rows = static_cast<int>(whole.row_begin[1]);
   loss.last = loss.num_calls / 3 + 4 * num_rows;

@@ -219,7 +219,7 @@ void ExpectAsCeres(std::vector<typename Fits<Cost>::OneFit> ones,
   for (int64_t i = 0; i < n; ++i) {
     SCOPED_TRACE(i);
     const ProblemSummary& ours = summary.problems[i];
-    ASSERT_TRUE(ours.is_window) << ours.path_reason;
+    ASSERT_EQ(ours.solved_as, SOLVED_AS_FIT) << ours.path_reason;
     std::vector<double> values;
     const ceres::Solver::Summary ceres = fits.SolveByStock(i, options, &values);
     ASSERT_TRUE(ceres.IsSolutionUsable()) << ceres.message;
@@ -453,9 +453,9 @@ TEST(SolveFits, KeepsBadProblemsToThemselves) {
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
     const ProblemSummary& ours = summary.problems[i];
-    EXPECT_EQ(ours.is_window, i == 0 || i == 7) << ours.path_reason;
-    EXPECT_NE(ours.is_window, !ours.path_reason.empty());
-    if (ours.is_window) {
+    EXPECT_EQ(ours.IsSolvedWhole(), i == 0 || i == 7) << ours.path_reason;
+    EXPECT_NE(ours.IsSolvedWhole(), !ours.path_reason.empty());
+    if (ours.IsSolvedWhole()) {
       EXPECT_EQ(fits.ValuesOf(i), good.ValuesOf(i));
     } else if (ours.termination_type == ceres::FAILURE) {
       EXPECT_EQ(ours.initial_cost, -1.0);
@@ -469,7 +469,7 @@ TEST(SolveFits, KeepsBadProblemsToThemselves) {
     Fits<PeakCost> with_one(three, {nullptr}, nullptr);
     ASSERT_TRUE(
         SolveBatch(FitOptions(), OnMachine(), with_one.batch(), &summary));
-    EXPECT_FALSE(summary.problems[1].is_window);
+    EXPECT_FALSE(summary.problems[1].IsSolvedWhole());
     EXPECT_EQ(summary.problems[1].termination_type, ceres::FAILURE);
     EXPECT_EQ(with_one.ValuesOf(0), good.ValuesOf(0));
     EXPECT_EQ(with_one.ValuesOf(2), good.ValuesOf(2));
@@ -487,7 +487,7 @@ TEST(SolveFits, RejectsStepsThatCanNotBeEvaluated) {
   BatchSummary summary;
   ASSERT_TRUE(SolveBatch(FitOptions(), OnMachine(), fits.batch(), &summary));
   const ProblemSummary& ours = summary.problems[0];
-  ASSERT_TRUE(ours.is_window) << ours.path_reason;
+  ASSERT_EQ(ours.solved_as, SOLVED_AS_FIT) << ours.path_reason;
   EXPECT_GT(ours.num_unsuccessful_steps, 0);
   EXPECT_LT(fits.ValuesOf(0)[0], 1e3);
 }
@@ -500,7 +500,7 @@ TEST(SolveFits, SaysWhyAProblemIsNone) {
     Fits<PeakCost> fits(std::move(ones), {manifold}, loss);
     BatchSummary summary;
     EXPECT_TRUE(SolveBatch(FitOptions(), OnMachine(), fits.batch(), &summary));
-    EXPECT_FALSE(summary.problems[0].is_window);
+    EXPECT_FALSE(summary.problems[0].IsSolvedWhole());
     EXPECT_TRUE(summary.problems[0].IsSolutionUsable());
     return summary.problems[0].path_reason;
   };
@@ -612,7 +612,7 @@ TEST(SolveFits, StopsOnTheHost) {
     const ProblemSummary& problem = summary.problems[i];
     EXPECT_EQ(stopped.ValuesOf(i), std::vector<double>({0.0}));
     if (problem.termination_type == ceres::USER_FAILURE) {
-      EXPECT_FALSE(problem.is_window);
+      EXPECT_FALSE(problem.IsSolvedWhole());
       ++num_unbegun;
     } else {
       EXPECT_EQ(problem.termination_type, ceres::USER_SUCCESS);

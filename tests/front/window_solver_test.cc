@@ -65,7 +65,7 @@ void ExpectSame(const BatchSummary& ours, const BatchSummary& expected) {
     EXPECT_EQ(a.fixed_cost, b.fixed_cost);
     EXPECT_EQ(a.num_successful_steps, b.num_successful_steps);
     EXPECT_EQ(a.num_unsuccessful_steps, b.num_unsuccessful_steps);
-    EXPECT_EQ(a.is_window, b.is_window);
+    EXPECT_EQ(a.IsSolvedWhole(), b.IsSolvedWhole());
     EXPECT_EQ(a.path_reason, b.path_reason);
     EXPECT_GT(a.latency_in_seconds, 0.0);
   }
@@ -246,7 +246,7 @@ TEST(WindowSolver, StopsWhatIsInFlight) {
   int num_stopped = 0;
   for (size_t i = 0; i < cases.size(); ++i) {
     const ProblemSummary& problem = summary.problems[i];
-    EXPECT_TRUE(problem.is_window) << problem.path_reason;
+    EXPECT_TRUE(problem.IsSolvedWhole()) << problem.path_reason;
     EXPECT_TRUE(problem.IsSolutionUsable()) << problem.message;
     EXPECT_LE(problem.final_cost, problem.initial_cost);
     if (problem.termination_type == ceres::USER_SUCCESS) {

@@ -1,0 +1,394 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/small/batch_solve.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "ceres_ext/small/batch_summary.h"
+#include "ceres_ext/small/kind.h"
+#include "ceres_ext/small/queue.h"
+#include "ceres_ext/small/window_options.h"
+#include "cuda_kernels/machine/host_context.h"
+
+namespace ceres_ext {
+
+using kernels::Status;
+
+void BatchCall::Prepare(int64_t n) const {
+  *summary = BatchSummary();
+  summary->problems.resize(n);
+  if (full_summaries != nullptr) {
+    full_summaries->assign(n, Summary());
+  }
+}
+
+void BatchCall::Fail(int64_t i, const char* why) const {
+  ProblemSummary& problem = summary->problems[i];
+  // ceres_ext::Solve does not try it.
+  if (!problem.IsSolvedWhole()) {
+    problem.solved_as = SOLVED_AS_WINDOW;
+  }
+  AssignOrShorten(why, &problem.message);
+  if (full_summaries != nullptr) {
+    AssignOrShorten(why, &(*full_summaries)[i].message);
+  }
+}
+
+namespace {
+
+// The problems of a batch on one device.
+class BatchSolve {
+ public:
+  BatchSolve(const BatchCall& call,
+             const ProblemBatch& batch,
+             KeptMachines* machines)
+      : call_(call),
+        region_options_(OptionsOfRegion(call.options, call.stop_value())),
+        batch_(batch),
+        machines_(machines),
+        context_(machines->host_context(call.options.num_threads)),
+        queue_(call.ext_options,
+               call.options.num_threads,
+               machines,
+               /*shares_device=*/true) {}
+  // Frees the device's memory while the device is current.
+  ~BatchSolve() { LeaveDevices(); }
+  BatchSolve(const BatchSolve&) = delete;
+  BatchSolve& operator=(const BatchSolve&) = delete;
+
+  bool Run(std::string* error) {
+    Failure failure;
+    const bool is_done = failure.Guard(false, [&] { return TryRun(error); });
+    if (!failure.has_happened()) {
+      return is_done;
+    }
+    if (summary().num_windows == 0) {
+      *error = failure.sentence();
+      return false;
+    }
+    for (int64_t i = 0; i < batch_.num_problems; ++i) {
+      ProblemSummary& problem = summary().problems[i];
+      if (problem.message.empty() && !problem.IsSolutionUsable()) {
+        problem.latency_in_seconds = call_.clock.seconds();
+        call_.Fail(i, failure.sentence());
+      }
+    }
+    return true;
+  }
+
+ private:
+  int64_t most_lanes() const {
+    return 4 * std::max<int64_t>(1, static_cast<int64_t>(queue_.num_devices()));
+  }
+
+  BatchSummary& summary() { return *call_.summary; }
+  int64_t limit() const { return call_.ext_options.cuda_memory_limit_bytes; }
+
+  bool TryRun(std::string* error) {
+    if (!queue_.FindDevices(error)) {
+      return false;
+    }
+    const std::string reason = WhyNoWindows(call_.options, call_.ext_options);
+    if (!reason.empty()) {
+      GiveReason(reason);
+      return true;
+    }
+    int first = 0;
+    while (first < kNumSmallKinds && !Make(first)) {
+      ++first;
+    }
+    if (first == kNumSmallKinds) {
+      GiveReason(WhyOfNoKind({kinds_[0].get(), kinds_[1].get()}));
+      return true;
+    }
+    if (!ChooseDevice(error)) {
+      return false;
+    }
+    const double start = call_.clock.seconds();
+    is_taken_.assign(batch_.num_problems, 0);
+    for (int k = first; k < kNumSmallKinds; ++k) {
+      const bool are_all_taken =
+          std::find(is_taken_.begin(), is_taken_.end(), 0) == is_taken_.end();
+      if (!are_all_taken && Make(k)) {
+        RunKind(k);
+      }
+    }
+    summary().device = queue_.device() + host_of_fits_;
+    summary().window_time_in_seconds =
+        call_.clock.seconds() - start - summary().pack_time_in_seconds;
+    return true;
+  }
+
+  // True if some problems may be of this kind.
+  bool Make(int k) {
+    if (kinds_[k] == nullptr) {
+      kinds_[k] = MakeSmallKind(k, &batch_);
+    }
+    return kinds_[k]->reason().empty();
+  }
+
+  void GiveReason(const std::string& reason) {
+    for (ProblemSummary& problem : summary().problems) {
+      problem.path_reason = reason;
+    }
+  }
+
+  bool ChooseDevice(std::string* error) {
+    int64_t num_rows = 0;
+    for (const auto& residuals : batch_.problem.residuals()) {
+      num_rows += residuals.num_blocks;
+    }
+    const auto open = [&](std::string* names) {
+      Status status;
+      const auto most = static_cast<size_t>(batch_.num_problems);
+      while (status.ok() &&
+             devices_.size() < std::min(queue_.num_devices(), most)) {
+        status = OpenDevice(names);
+      }
+      return status;
+    };
+    return queue_.ChooseDevice(num_rows, open, error);
+  }
+
+  Status OpenDevice(std::string* names) {
+    std::shared_ptr<KeptMachines::Device> device;
+    CERES_EXT_RETURN_IF_ERROR(
+        queue_.OpenDevice(devices_.size(), &device, names));
+    device->KeepMemory(true);
+    devices_.push_back(std::move(device));
+    return {};
+  }
+
+  // Makes streams for so many lanes at most, so that they run at once. There is
+  // one if the caller has given it, or limits the memory.
+  void OpenDevices(int64_t num_lanes) {
+    std::string names;
+    while (call_.ext_options.cuda_stream == nullptr && limit() == 0 &&
+           static_cast<int64_t>(devices_.size()) < num_lanes &&
+           OpenDevice(&names).ok()) {
+    }
+  }
+
+  // The end of the piece that begins with a problem: the last one with which it
+  // is not too large.
+  int64_t EndOfPiece(int k, int64_t begin) const {
+    const PieceSize size = kinds_[k]->piece_size();
+    int64_t bytes = size.bytes;
+    if (limit() > 0) {
+      bytes = std::min(bytes, limit() / size.part_of_limit);
+    }
+    const auto num_devices = static_cast<int64_t>(queue_.num_devices());
+    if (queue_.has_device() && num_devices > 1) {
+      // Each device has a piece.
+      bytes = std::min(
+          bytes, kinds_[k]->NumBytes(0, batch_.num_problems) / num_devices + 1);
+    }
+    int64_t end = begin + 1;
+    int64_t too_far = batch_.num_problems + 1;
+    while (too_far - end > 1) {
+      const int64_t middle = end + (too_far - end) / 2;
+      (kinds_[k]->NumBytes(begin, middle) <= bytes ? end : too_far) = middle;
+    }
+    return end;
+  }
+
+  int64_t CountPieces(int k) const {
+    int64_t num_pieces = 0;
+    for (int64_t begin = 0;
+         begin < batch_.num_problems && num_pieces < most_lanes();
+         begin = EndOfPiece(k, begin)) {
+      ++num_pieces;
+    }
+    return num_pieces;
+  }
+
+  // Returns the number of lanes that solve problems of the kind.
+  size_t PrepareLanes(int k) {
+    size_t num_lanes = 1;
+    if (queue_.has_device()) {
+      const int64_t num_pieces = CountPieces(k);
+      OpenDevices(num_pieces);
+      num_lanes =
+          std::max(devices_.size(),
+                   static_cast<size_t>(std::min<int64_t>(
+                       num_pieces, kinds_[k]->piece_size().num_in_flight)));
+      is_one_piece_ = num_pieces == 1;
+    }
+    while (queue_.lanes().size() < num_lanes) {
+      queue_.AddLane(&region_options_);
+    }
+    for (size_t l = 0; l < num_lanes; ++l) {
+      SmallLane* const lane = queue_.lanes()[l].get();
+      lane->LeaveDevice();
+      if (queue_.has_device()) {
+        // Allocates nothing without a capacity.
+        static_cast<void>(lane->Use(devices_[l % devices_.size()],
+                                    /*may_lock=*/num_lanes == devices_.size()));
+      }
+    }
+    if (workspaces_.empty()) {
+      workspaces_.resize(context_->num_threads());
+      for (SmallWorkspaces& of_thread : workspaces_) {
+        of_thread = queue_.lanes()[0]->MakeWorkspaces();
+      }
+    }
+    return num_lanes;
+  }
+
+  // Solves the problems of a kind that are not taken.
+  void RunKind(int k) {
+    const size_t num_lanes = PrepareLanes(k);
+    int64_t begin = 0;
+    for (size_t number = 0; begin < batch_.num_problems && !call_.IsStopped();
+         ++number) {
+      SmallLane* const lane = queue_.lanes()[number % num_lanes].get();
+      Finish(lane);
+      const int64_t end = EndOfPiece(k, begin);
+      Submit(k, begin, end, lane);
+      begin = end;
+    }
+    for (const auto& lane : queue_.lanes()) {
+      Finish(lane.get());
+    }
+  }
+
+  void Submit(int k, int64_t begin, int64_t end, SmallLane* lane) {
+    {
+      const ScopedSeconds time(&summary().pack_time_in_seconds);
+      SmallKinds kinds{};
+      kinds[k] = kinds_[k].get();
+      lane->Read(kinds,
+                 begin,
+                 end,
+                 &is_taken_,
+                 queue_.may_leave(),
+                 context_,
+                 &summary());
+      for (const bool of_device : {false, true}) {
+        for (const int64_t i : lane->Numbers(of_device)) {
+          is_taken_[i] = 1;
+        }
+      }
+      lane->Place();
+      lane->Pack(context_, &workspaces_);
+    }
+    if (!lane->host_reason().empty()) {
+      host_of_fits_ = ", fits: " + queue_.DeviceOf(*lane);
+    }
+    queue_.Start(/*may_share=*/is_one_piece_, lane);
+    LeaveLostDevices();
+  }
+
+  // Passes the stop flag, which a device cannot read, to all lanes.
+  void WaitForStop(const SmallLane& lane) {
+    // A piece takes milliseconds.
+    constexpr auto kInterval = std::chrono::microseconds(50);
+    while (call_.stop != nullptr && !lane.IsDone()) {
+      if (call_.IsStopped()) {
+        queue_.Stop();
+        return;
+      }
+      std::this_thread::sleep_for(kInterval);
+    }
+  }
+
+  // Waits for the lane and writes its results.
+  void Finish(SmallLane* lane) {
+    WaitForStop(*lane);
+    queue_.Collect(lane);
+    LeaveLostDevices();
+    std::vector<int64_t> numbers = lane->Numbers(/*of_device=*/false);
+    if (!lane->refusal().empty()) {
+      for (const int64_t i : numbers) {
+        summary().problems[i].latency_in_seconds = call_.clock.seconds();
+        ++summary().num_windows;
+        call_.Fail(i, lane->refusal().c_str());
+      }
+      lane->Clear();
+      return;
+    }
+    ForEach(context_,
+            static_cast<int64_t>(numbers.size()),
+            [&](int64_t e, int slot) {
+              lane->SolveOnHost(numbers[e], &workspaces_[slot]);
+            });
+    const std::vector<int64_t> of_device = lane->Numbers(/*of_device=*/true);
+    numbers.insert(numbers.end(), of_device.begin(), of_device.end());
+    ForEach(context_,
+            static_cast<int64_t>(numbers.size()),
+            [&](int64_t e, int /*slot*/) { lane->Finish(numbers[e]); });
+    const double latency = numbers.empty() ? 0.0 : call_.clock.seconds();
+    for (const int64_t i : numbers) {
+      ProblemSummary& problem = summary().problems[i];
+      problem.latency_in_seconds = latency;
+      if (problem.IsSolvedWhole()) {
+        ++summary().num_windows;
+        DescribeInFull(i, *lane);
+      }
+    }
+    lane->Clear();
+  }
+
+  // Results that are written stay, if there is no memory for the full summary.
+  void DescribeInFull(int64_t i, const SmallLane& lane) {
+    Summary* const full = call_.full_summary(i);
+    if (full != nullptr) {
+      TryOrSay(
+          [&] {
+            SummarizeInFull(summary().problems[i],
+                            lane.PieceOf(i)->SizeOf(i),
+                            call_.options,
+                            queue_.DeviceOf(lane),
+                            full);
+          },
+          &full->message);
+    }
+  }
+
+  // After an error, devices may be in any state.
+  void LeaveLostDevices() {
+    if (!devices_.empty() && !queue_.has_device()) {
+      LeaveDevices();
+      machines_->ClearDevice();
+    }
+  }
+  void LeaveDevices() {
+    for (const auto& lane : queue_.lanes()) {
+      lane->LeaveDevice();
+    }
+    for (const auto& device : devices_) {
+      device->KeepMemory(false);
+    }
+    devices_.clear();
+  }
+
+  const BatchCall& call_;
+  const TrustRegionOptions region_options_;
+  const ProblemBatch& batch_;
+  KeptMachines* const machines_;
+  kernels::HostContext* const context_;
+  std::unique_ptr<SmallKind> kinds_[kNumSmallKinds];
+  std::vector<uint8_t> is_taken_;  // of problems: they are of some kind
+  // With a stream each.
+  std::vector<std::shared_ptr<KeptMachines::Device>> devices_;
+  SmallQueue queue_;
+  std::vector<SmallWorkspaces> workspaces_;  // of threads
+  bool is_one_piece_ = false;
+  // ", fits: " and the host, if it solves those that the device does not.
+  std::string host_of_fits_;
+};
+
+}  // namespace
+
+bool SolveKinds(const BatchCall& call,
+                const ProblemBatch& batch,
+                KeptMachines* machines,
+                std::string* error) {
+  return BatchSolve(call, batch, machines).Run(error);
+}
+
+}  // namespace ceres_ext

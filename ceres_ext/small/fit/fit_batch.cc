@@ -1,0 +1,249 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/small/fit/fit_batch.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "ceres_ext/blocks/block_manifolds.h"
+#include "ceres_ext/blocks/loss_model.h"
+
+namespace ceres_ext {
+
+using Parameters = ArrayProblem::Parameters;
+using Residuals = ArrayProblem::Residuals;
+
+FitBatch::FitBatch(const ProblemBatch* batch) : batch_(batch) {
+  reason_ = ReadResiduals();
+  if (reason_.empty()) {
+    reason_ = CheckSlots();
+  }
+  if (!reason_.empty()) {
+    return;
+  }
+  for (int s = 0; s < num_slots(); ++s) {
+    ReadManifolds(arrays_[s]);
+  }
+  may_vary_ = (1U << num_slots()) - 1;
+  if (HasKernels()) {
+    may_vary_ = model_->GetFitForm()->varying;
+  } else if (model_->kind != BatchModelKind::kOther) {
+    may_vary_ = 1;  // As the form of this library; points are of windows.
+  }
+}
+
+std::string FitBatch::ReadResiduals() {
+  const auto& all = batch_->problem.residuals();
+  std::vector<const ceres::LossFunction*> losses;
+  for (size_t r = 0; r < all.size(); ++r) {
+    const Residuals& residuals = all[r];
+    if (residuals.num_blocks == 0) {
+      continue;
+    }
+    if (!residuals.constants_are_of_model || residuals.constants == nullptr ||
+        residuals.make_cost_function == nullptr) {
+      return "cost functions are objects, and not constants of a model";
+    }
+    const std::unique_ptr<ceres::CostFunction> made(
+        residuals.make_cost_function(residuals.constants));
+    const auto* const batchable =
+        dynamic_cast<const BatchableCostFunction*>(made.get());
+    if (batchable == nullptr ||
+        batchable->batch_model().version != kBatchModelVersion) {
+      return "a cost function has no model of this version";
+    }
+    const BatchModel* const model = &batchable->batch_model();
+    if (model_ != nullptr && model != model_) {
+      return "there are several models of residual blocks";
+    }
+    model_ = model;
+    if (residuals.constants_bytes != model->constants_bytes ||
+        static_cast<int>(residuals.blocks.size()) !=
+            model->num_parameter_blocks) {
+      return "the sizes of constants or parameter blocks do not fit";
+    }
+    for (size_t s = 0; s < residuals.blocks.size(); ++s) {
+      const int array = residuals.blocks[s].parameters;
+      if (s == arrays_.size()) {
+        arrays_.push_back(array);
+      } else if (arrays_[s] != array) {
+        return "residual blocks have parameter blocks of different arrays";
+      }
+    }
+    residuals_.push_back(static_cast<int>(r));
+    losses.push_back(residuals.loss);
+  }
+  if (residuals_.empty()) {
+    return "there are no residual blocks";
+  }
+  if (residuals_.size() > kMaxFitArrays) {
+    return "there are more than " + std::to_string(kMaxFitArrays) +
+           " arrays of residual blocks";
+  }
+  std::vector<double> weights;
+  if (FindChains(losses, &losses_, &loss_id_, &weights) != nullptr ||
+      !weights.empty()) {
+    return "a loss function is user-defined";
+  }
+  return "";
+}
+
+std::string FitBatch::CheckSlots() const {
+  if (num_slots() > kMaxFitSlots) {
+    return "a residual block has more than " + std::to_string(kMaxFitSlots) +
+           " parameter blocks";
+  }
+  for (int s = 0; s < num_slots(); ++s) {
+    if (parameters(arrays_[s]).size != slot_size(s)) {
+      return "the sizes of parameter blocks do not fit";
+    }
+    if (parameters(arrays_[s]).values == nullptr) {
+      return "an array of parameters is null";
+    }
+  }
+  return "";
+}
+
+void FitBatch::ReadManifolds(int array) {
+  const Parameters& p = parameters(array);
+  if (p.manifolds == nullptr) {
+    ReadOneManifold(p.size, p.manifold);
+    return;
+  }
+  const ceres::Manifold* last = nullptr;
+  for (int64_t b = 0; b < p.num_blocks; ++b) {
+    if (p.manifolds[b] != last) {
+      last = p.manifolds[b];
+      ReadOneManifold(p.size, last);
+    }
+  }
+}
+
+void FitBatch::ReadOneManifold(int size, const ceres::Manifold* manifold) {
+  if (manifold == nullptr || numbers_.count(manifold) > 0) {
+    return;
+  }
+  int16_t& number = numbers_[manifold];
+  number = kUnknown;
+  std::vector<kernels::ManifoldFactor> factors;
+  if (manifold->AmbientSize() != size || !ReadManifold(*manifold, &factors) ||
+      factor_begin_.size() >= std::numeric_limits<int16_t>::max()) {
+    return;
+  }
+  if (std::all_of(factors.begin(), factors.end(), [](const auto& factor) {
+        return factor.kind == kernels::ManifoldKind::kEuclidean;
+      })) {
+    number = 0;
+    return;
+  }
+  number = static_cast<int16_t>(factor_begin_.size() - 1);
+  factors_.insert(factors_.end(), factors.begin(), factors.end());
+  factor_begin_.push_back(static_cast<int32_t>(factors_.size()));
+}
+
+int16_t FitBatch::NumberOf(int array, int64_t block) const {
+  const ceres::Manifold* const manifold = parameters(array).ManifoldOf(block);
+  return manifold == nullptr ? int16_t{0} : numbers_.find(manifold)->second;
+}
+
+bool FitBatch::HasKernels() const {
+  const FitForm* const form = model_->GetFitForm();
+  return form != nullptr && form->version == kFitVersion &&
+         form->params_size == static_cast<int32_t>(sizeof(FitParams));
+}
+
+int64_t FitBatch::NumRows(int64_t i) const {
+  int64_t num_rows = 0;
+  for (const int r : residuals_) {
+    num_rows += batch_->residual_begin[r][i + 1] - batch_->residual_begin[r][i];
+  }
+  return num_rows;
+}
+
+int64_t FitBatch::NumBytes(int64_t begin, int64_t end) const {
+  // Values come back too. Beside them: flags, and where a problem begins.
+  int64_t num_bytes =
+      (end - begin) *
+      static_cast<int64_t>(sizeof(FitResult) + sizeof(FitRecord) +
+                           8 * (arrays_.size() + residuals_.size()));
+  for (int s = 0; s < num_slots(); ++s) {
+    const int64_t* const of_array = batch_->parameter_begin[arrays_[s]];
+    const int64_t values = (may_vary_ >> s & 1) != 0 ? 16 : 8;
+    num_bytes +=
+        (of_array[end] - of_array[begin]) * (values * slot_size(s) + 1);
+  }
+  // Constants, indices, a weight and a flag.
+  const int64_t of_row = model_->constants_bytes + 4 * num_slots() + 9;
+  for (const int r : residuals_) {
+    const int64_t* const of_array = batch_->residual_begin[r];
+    num_bytes += (of_array[end] - of_array[begin]) * of_row;
+  }
+  return num_bytes;
+}
+
+int32_t FitBatch::loss(int e) const {
+  return losses_.empty() || loss_id_[e] == kernels::kNoLoss ? -1 : loss_id_[e];
+}
+
+std::string FitBatch::Read(int64_t i, FitRecord* record) const {
+  *record = FitRecord();
+  // Constant blocks are numbered by 32 bits.
+  constexpr int64_t kMostBlocks = int64_t{1} << 20;
+  if (NumRows(i) > kMaxFitRows) {
+    return "a dense problem has more than " + std::to_string(kMaxFitRows) +
+           " residual blocks";
+  }
+  int num_columns = 0;
+  for (int s = 0; s < num_slots(); ++s) {
+    const int array = arrays_[s];
+    const Parameters& p = parameters(array);
+    const int64_t begin = batch_->parameter_begin[array][i];
+    const int64_t end = batch_->parameter_begin[array][i + 1];
+    if (end - begin > kMostBlocks) {
+      return "there are more than " + std::to_string(kMostBlocks) +
+             " parameter blocks";
+    }
+    const auto is_constant = [&](int64_t b) {
+      const ceres::Manifold* const manifold = p.ManifoldOf(b);
+      return (p.is_constant != nullptr && p.is_constant[b] != 0) ||
+             (manifold != nullptr && manifold->TangentSize() == 0);
+    };
+    bool all_are_constant = true;
+    for (int64_t b = begin; b < end && all_are_constant; ++b) {
+      all_are_constant = is_constant(b);
+    }
+    if (all_are_constant) {
+      continue;
+    }
+    if (end - begin > 1) {
+      return "several blocks of a parameter array vary or may vary";
+    }
+    if ((may_vary_ >> s & 1) == 0) {
+      return "parameter block " + std::to_string(s) +
+             " of residual blocks varies, which the kernels of the cost "
+             "function do not support";
+    }
+    for (int t = 0; t < s; ++t) {
+      if (arrays_[t] == array) {
+        return "a residual block has the same parameter block twice";
+      }
+    }
+    record->manifold[s] = NumberOf(array, begin);
+    if (record->manifold[s] == kUnknown) {
+      return "a manifold is user-defined";
+    }
+    record->varying |= 1U << s;
+    num_columns += slot_size(s);
+  }
+  if (num_columns == 0) {
+    return "no residual block depends on a parameter block that varies";
+  }
+  if (num_columns > kMaxFitColumns) {
+    return "more than " + std::to_string(kMaxFitColumns) +
+           " values of parameter blocks vary";
+  }
+  return "";
+}
+
+}  // namespace ceres_ext

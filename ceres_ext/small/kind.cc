@@ -1,0 +1,120 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/small/kind.h"
+
+#include "ceres_ext/base/failure.h"
+#include "ceres_ext/small/fit/fit_batch.h"
+#include "ceres_ext/small/fit/fit_piece.h"
+#include "ceres_ext/small/window/window_packer.h"
+#include "ceres_ext/small/window/window_piece.h"
+
+namespace ceres_ext {
+
+void SmallPiece::Setup(SmallKind* kind,
+                       BatchSummary* summary,
+                       int64_t begin,
+                       int64_t end) {
+  solved_as_ = kind->solved_as();
+  summary_ = summary;
+  begin_ = begin;
+  end_ = end;
+  is_of_kind_.assign(end - begin, 0);
+  numbers_.clear();
+  numbers_.reserve(end - begin);
+  SetKind(kind);
+}
+
+template <typename Function>
+void SmallPiece::Decide(int64_t i, const Function& why_not) {
+  ProblemSummary& summary = summary_->problems[i];
+  Failure failure;
+  const bool is_of_kind = failure.Guard(false, [&] {
+    summary.path_reason = why_not();
+    return summary.path_reason.empty();
+  });
+  if (failure.has_happened()) {
+    AssignOrShorten(failure.sentence(), &summary.path_reason);
+  }
+  is_of_kind_[i - begin_] = is_of_kind ? 1 : 0;
+  summary.solved_as = is_of_kind ? solved_as_ : SOLVED_AS_PROBLEM;
+}
+
+void SmallPiece::Read(int64_t i) {
+  Decide(i, [&] { return WhyNot(i); });
+}
+
+void SmallPiece::ListThoseOfKind() {
+  numbers_.clear();
+  for (int64_t i = begin_; i < end_; ++i) {
+    if (Has(i)) {
+      numbers_.push_back(i);
+    }
+  }
+}
+
+void SmallPiece::List() {
+  ListThoseOfKind();
+  bytes_ = {};
+  if (!numbers_.empty()) {
+    Measure();
+  }
+}
+
+void SmallPiece::Pack(int64_t i, SmallWorkspace* workspace) {
+  Decide(i, [&] { return TryPack(i, workspace); });
+}
+
+void SmallPiece::DropUnpacked() { ListThoseOfKind(); }
+
+void SmallPiece::SolveOnHost(int64_t i, SmallWorkspace* workspace) {
+  Failure failure;
+  failure.Guard(false, [&] {
+    TrySolve(i, workspace);
+    return true;
+  });
+}
+
+void SmallPiece::Finish(int64_t i) {
+  ProblemSummary& summary = summary_->problems[i];
+  const char* const reason = WhyNotSolved(i);
+  if (reason != nullptr) {
+    summary.solved_as = SOLVED_AS_PROBLEM;
+    AssignOrShorten(reason, &summary.path_reason);
+    return;
+  }
+  Failure failure;
+  failure.Guard(false, [&] {
+    Summarize(RegionOf(i), *options_, FixedCostOf(i), &summary);
+    return true;
+  });
+  if (summary.IsSolutionUsable()) {
+    Unpack(i);
+  }
+}
+
+std::unique_ptr<SmallKind> MakeSmallKind(int number,
+                                         const ProblemBatch* batch) {
+  if (number == 0) {
+    return std::make_unique<FitBatch>(batch);
+  }
+  return std::make_unique<WindowPacker>(batch);
+}
+
+std::unique_ptr<SmallPiece> MakeSmallPiece(int number,
+                                           const TrustRegionOptions* options) {
+  if (number == 0) {
+    return std::make_unique<FitPiece>(options);
+  }
+  return std::make_unique<WindowPiece>(options);
+}
+
+const std::string& WhyOfNoKind(const SmallKinds& kinds) {
+  for (int k = kNumSmallKinds - 1; k >= 0; --k) {
+    if (kinds[k]->KnowsRows()) {
+      return kinds[k]->reason();
+    }
+  }
+  return kinds[kNumSmallKinds - 1]->reason();
+}
+
+}  // namespace ceres_ext

@@ -1,0 +1,41 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Windows on the host: a thread solves one.
+#ifndef CERES_EXT_SMALL_WINDOW_WINDOW_HOST_H_
+#define CERES_EXT_SMALL_WINDOW_WINDOW_HOST_H_
+
+#include <vector>
+
+#include "ceres_ext/small/window/window.h"
+#include "ceres_ext/small/window/window_arena.h"
+#include "ceres_ext/solver/trust_region.h"
+#include "cuda_kernels/model/robust_loss.h"
+
+namespace ceres_ext {
+
+// The solve of a class of rows: solves the window of a record in `inputs`.
+using RunWindow = void (*)(const WindowRecord& record,
+                           const unsigned char* inputs,
+                           const Window& window,
+                           bool has_schur,
+                           const TrustRegionOptions& options,
+                           double* memory);
+
+// The solve of a kind without poses.
+RunWindow RunBalWindow(const WindowKind& kind);
+
+// Solves the window that *record describes. *memory is the thread's, for this
+// and later windows. Throws std::bad_alloc where it can't grow.
+void SolveWindowOnHost(RunWindow run,
+                       const WindowKind& kind,
+                       bool has_schur,
+                       const TrustRegionOptions& options,
+                       const WindowRecord& record,
+                       const kernels::RobustLoss* losses,
+                       const unsigned char* inputs,
+                       unsigned char* outputs,
+                       std::vector<double>* memory);
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_SMALL_WINDOW_WINDOW_HOST_H_
