@@ -623,9 +623,7 @@ class SolvesWithLosses : public OnMachine {
     }
     Result result;
     Solve(options, ext_options, &problem, &result.summary);
-    result.parameters = bal.cameras;
-    result.parameters.insert(
-        result.parameters.end(), bal.points.begin(), bal.points.end());
+    result.parameters = bal.Values();
     return result;
   }
   Result Stock(const std::vector<const ceres::LossFunction*>& losses,

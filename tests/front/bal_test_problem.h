@@ -7,6 +7,7 @@
 #ifndef CERES_EXT_TESTS_FRONT_BAL_TEST_PROBLEM_H_
 #define CERES_EXT_TESTS_FRONT_BAL_TEST_PROBLEM_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "ceres/problem.h"
 #include "ceres/rotation.h"
 #include "ceres/solver.h"
+#include "ceres_ext/array_problem.h"
 
 namespace ceres_ext {
 
@@ -57,6 +59,12 @@ struct BalTestProblem {
     return static_cast<int>(cameras.size()) / camera_size;
   }
   int num_points() const { return static_cast<int>(points.size()) / 3; }
+  // Of cameras, then of points.
+  std::vector<double> Values() const {
+    std::vector<double> values = cameras;
+    values.insert(values.end(), points.begin(), points.end());
+    return values;
+  }
   double* camera(int i) { return &cameras[camera_size * i]; }
   double* point(int i) { return &points[3 * i]; }
 };
@@ -76,6 +84,13 @@ std::unique_ptr<ceres::Problem> BuildProblem(
     Derivatives derivatives,
     bool use_manifold = false,
     ceres::LossFunction* loss = nullptr);
+
+// The same as arrays: of cameras, of points. loss is the caller's. Of constant
+// blocks a byte per camera and per point; null: none is.
+ArrayProblem ArraysOf(BalTestProblem* bal,
+                      ceres::LossFunction* loss = nullptr,
+                      const uint8_t* camera_is_constant = nullptr,
+                      const uint8_t* point_is_constant = nullptr);
 
 // ITERATIVE_SCHUR with SCHUR_JACOBI, points first, quiet.
 ceres::Solver::Options TestOptions(BalTestProblem* bal, int num_threads = 1);

@@ -36,8 +36,7 @@ std::vector<double> SolveOnce(Kind kind, int num_threads, bool order_is_given) {
   Solve(solved.options, solved.ext_options, solved.problem.get(), &summary);
   EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
   EXPECT_GT(summary.num_successful_steps, 1);
-  std::vector<double> bits = solved.bal.cameras;
-  bits.insert(bits.end(), solved.bal.points.begin(), solved.bal.points.end());
+  std::vector<double> bits = solved.bal.Values();
   for (const auto& iteration : summary.iterations) {
     bits.push_back(iteration.cost);
     bits.push_back(iteration.gradient_norm);

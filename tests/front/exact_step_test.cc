@@ -225,8 +225,7 @@ TEST_P(ExactStep, HasTheSameBits) {
     solved.ext_options.jacobian = jacobian;
     const Summary summary = SolveOn(device, &solved);
     ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-    std::vector<double> bits = solved.bal.cameras;
-    bits.insert(bits.end(), solved.bal.points.begin(), solved.bal.points.end());
+    std::vector<double> bits = solved.bal.Values();
     bits.push_back(summary.final_cost);
     const uint64_t hash = HashOfBits(bits);
     if (run == 0 && IsAnotherProcess(hash)) {
@@ -285,8 +284,8 @@ void SolveAllParts(DeviceType device, const ceres::Solver::Options& of_solver) {
         case 4:  // a chain of cameras that no point couples
           for (int i = 0; i + 1 < bal->num_cameras(); ++i) {
             problem->AddResidualBlock(
-                new ceres::AutoDiffCostFunction<NearError, 4, 9, 9>(
-                    new NearError),
+                new ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9>(
+                    new Near<4>{0.01}),
                 nullptr,
                 bal->camera(bal->num_cameras() - 1 - i),
                 bal->camera(i));

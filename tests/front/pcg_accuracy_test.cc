@@ -50,9 +50,7 @@ Result SolveWith(const Options& ext_options,
   on_device.device = kDevice;
   Solve(options, on_device, problem.get(), &result.summary);
   EXPECT_EQ(result.summary.path, PATH_FULL) << result.summary.path_reason;
-  result.parameters = bal.cameras;
-  result.parameters.insert(
-      result.parameters.end(), bal.points.begin(), bal.points.end());
+  result.parameters = bal.Values();
   return result;
 }
 

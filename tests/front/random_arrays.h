@@ -19,7 +19,7 @@
 #include "ceres/manifold.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
-#include "tests/front/any_problem_functors.h"
+#include "tests/common/functors.h"
 #include "tests/front/bal_test_problem.h"
 #include "tests/front/own_manifold.h"
 #include "tests/front/random_cases.h"

@@ -14,6 +14,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -21,10 +23,17 @@
 #include <initializer_list>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
 namespace ceres_ext {
+
+inline bool IsFinite(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [](double value) {
+    return std::isfinite(value);
+  });
+}
 
 class Random {
  public:

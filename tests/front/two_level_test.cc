@@ -217,8 +217,7 @@ TEST_P(TwoLevel, HasTheSameBits) {
     solved.ext_options.jacobian = jacobian;
     const Summary summary = SolveOn(device, &solved);
     ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-    std::vector<double> bits = solved.bal.cameras;
-    bits.insert(bits.end(), solved.bal.points.begin(), solved.bal.points.end());
+    std::vector<double> bits = solved.bal.Values();
     bits.push_back(summary.final_cost);
     const uint64_t hash = HashOfBits(bits);
     if (run == 0) {

@@ -96,8 +96,8 @@ void AddRows(Random* random,
         random->Chance(own_loss) ? RandomLoss(random) : shared;
     if (kind == Kind::kViews) {
       problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<ViewError, 2, 6, 3, 3>(
-              new ViewError{u, v}),
+          new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
+              new SplitReprojection{u, v}),
           loss,
           camera,
           bal->camera(0) + 6,
@@ -128,7 +128,7 @@ void AddOthers(Random* random,
   if (kind == Kind::kGeneralRows && bal->camera_size == 9) {
     for (int i = 1; i < bal->num_cameras(); ++i) {
       problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<NearError, 4, 9, 9>(new NearError),
+          new ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9>(new Near<4>{0.01}),
           nullptr,
           bal->camera(i - 1),
           bal->camera(i));
