@@ -28,8 +28,8 @@
 #include "cuda_kernels/ops/robust_losses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/on_machine.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/on_machine.h"
 
 namespace ceres_ext {
 namespace {

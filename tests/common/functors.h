@@ -10,7 +10,7 @@
 #include "ceres/internal/port.h"
 #include "ceres/rotation.h"
 #include "ceres_ext/device_cost_function.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
 
 namespace ceres_ext {
 

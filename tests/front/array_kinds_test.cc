@@ -20,13 +20,13 @@
 #include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
+#include "tests/common/has_device.h"
+#include "tests/common/own_manifold.h"
+#include "tests/common/random_arrays.h"
+#include "tests/common/random_cases.h"
 #include "tests/common/same_summary.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/own_manifold.h"
-#include "tests/front/random_arrays.h"
-#include "tests/front/random_cases.h"
 
 namespace ceres_ext {
 namespace {

@@ -29,10 +29,10 @@
 #include "ceres_ext/under_ceres/sparse_factorization.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/same_steps.h"
+#include "tests/common/has_device.h"
+#include "tests/common/same_steps.h"
 
 namespace ceres_ext {
 namespace {

@@ -29,12 +29,12 @@
 #include "ceres_ext/solve.h"
 #include "cuda_kernels/machine/cuda_process.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/has_cudss.h"
+#include "tests/common/has_device.h"
+#include "tests/common/row_kinds.h"
 #include "tests/front/cuda_faults_functors.h"
-#include "tests/front/has_cudss.h"
-#include "tests/front/has_device.h"
 #include "tests/front/others_capture.h"
-#include "tests/front/row_kinds.h"
 
 #ifdef CERES_EXT_EMULATED
 #include "tests/front/cuda_faults_functors.cuh"

@@ -9,10 +9,10 @@
 
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/bits.h"
-#include "tests/front/has_device.h"
-#include "tests/front/row_kinds.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/bits.h"
+#include "tests/common/has_device.h"
+#include "tests/common/row_kinds.h"
 
 namespace ceres_ext {
 namespace {

@@ -24,12 +24,12 @@
 #include "ceres_ext/solve.h"
 #include "ceres_ext/solver/cholesky/factorization_cost.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/bits.h"
-#include "tests/front/has_cudss.h"
-#include "tests/front/has_device.h"
-#include "tests/front/row_kinds.h"
-#include "tests/front/same_steps.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/bits.h"
+#include "tests/common/has_cudss.h"
+#include "tests/common/has_device.h"
+#include "tests/common/row_kinds.h"
+#include "tests/common/same_steps.h"
 
 #ifdef CERES_EXT_EMULATED
 #include "tests/kernels/emulation/spoiler.h"

@@ -25,9 +25,9 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
+#include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/own_manifold.h"
+#include "tests/common/own_manifold.h"
 
 namespace ceres_ext {
 namespace {

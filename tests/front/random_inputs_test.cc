@@ -31,9 +31,9 @@
 #include "cuda_kernels/base/enum_value.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
+#include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/random_cases.h"
+#include "tests/common/random_cases.h"
 
 namespace ceres_ext {
 namespace {

@@ -20,10 +20,10 @@
 #include "ceres_ext/solve.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
+#include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/random_cases.h"
+#include "tests/common/has_device.h"
+#include "tests/common/random_cases.h"
 
 namespace ceres_ext {
 namespace {

@@ -36,9 +36,9 @@
 #include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/random_arrays.h"
+#include "tests/common/random_cases.h"
 #include "tests/common/same_summary.h"
-#include "tests/front/random_arrays.h"
-#include "tests/front/random_cases.h"
 #include "tests/front/rank_problem.h"
 
 namespace ceres_ext {

@@ -37,7 +37,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/functors.h"
-#include "tests/front/has_device.h"
+#include "tests/common/has_device.h"
 #include "tests/front/recomputed_cost_function_functors.h"
 
 #ifdef CERES_EXT_EMULATED

@@ -19,7 +19,7 @@
 #include "ceres/normal_prior.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
 
 namespace ceres_ext {
 namespace {

@@ -35,8 +35,8 @@
 #include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "gtest/gtest.h"
+#include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
-#include "tests/front/bal_test_problem.h"
 
 namespace ceres_ext {
 namespace {

@@ -19,10 +19,10 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/random_cases.h"
-#include "tests/front/row_kinds.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/has_device.h"
+#include "tests/common/random_cases.h"
+#include "tests/common/row_kinds.h"
 
 namespace ceres_ext {
 namespace {

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -8,8 +8,8 @@
 //
 // A case that ends the process, or lasts a minute, reports its number.
 
-#ifndef CERES_EXT_TESTS_FRONT_RANDOM_CASES_H_
-#define CERES_EXT_TESTS_FRONT_RANDOM_CASES_H_
+#ifndef CERES_EXT_TESTS_COMMON_RANDOM_CASES_H_
+#define CERES_EXT_TESTS_COMMON_RANDOM_CASES_H_
 
 #include <signal.h>
 #include <unistd.h>
@@ -102,4 +102,4 @@ void ForEachCase(int64_t num_cases, Function&& fn) {
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_RANDOM_CASES_H_
+#endif  // CERES_EXT_TESTS_COMMON_RANDOM_CASES_H_

@@ -2,16 +2,16 @@
 //
 // A BAL problem as rows of each kind that this library knows, and one that it
 // leaves to stock Ceres.
-#ifndef CERES_EXT_TESTS_FRONT_ROW_KINDS_H_
-#define CERES_EXT_TESTS_FRONT_ROW_KINDS_H_
+#ifndef CERES_EXT_TESTS_COMMON_ROW_KINDS_H_
+#define CERES_EXT_TESTS_COMMON_ROW_KINDS_H_
 
 #include <memory>
 
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres_ext/options.h"
+#include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
-#include "tests/front/bal_test_problem.h"
 
 namespace ceres_ext {
 
@@ -35,4 +35,4 @@ struct Case {
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_ROW_KINDS_H_
+#endif  // CERES_EXT_TESTS_COMMON_ROW_KINDS_H_

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "tests/front/row_kinds.h"
+#include "tests/common/row_kinds.h"
 
 #include <cmath>
 #include <cstddef>

@@ -4,8 +4,8 @@
 // on a ring look at points in a unit cube, image noise of a pixel, a perturbed
 // start. The same seed gives the same problem.
 
-#ifndef CERES_EXT_TESTS_FRONT_BAL_TEST_PROBLEM_H_
-#define CERES_EXT_TESTS_FRONT_BAL_TEST_PROBLEM_H_
+#ifndef CERES_EXT_TESTS_COMMON_BAL_TEST_PROBLEM_H_
+#define CERES_EXT_TESTS_COMMON_BAL_TEST_PROBLEM_H_
 
 #include <cstdint>
 #include <memory>
@@ -59,7 +59,7 @@ struct BalTestProblem {
     return static_cast<int>(cameras.size()) / camera_size;
   }
   int num_points() const { return static_cast<int>(points.size()) / 3; }
-  // Of cameras, then of points.
+  // All parameters: cameras, then points.
   std::vector<double> Values() const {
     std::vector<double> values = cameras;
     values.insert(values.end(), points.begin(), points.end());
@@ -85,8 +85,8 @@ std::unique_ptr<ceres::Problem> BuildProblem(
     bool use_manifold = false,
     ceres::LossFunction* loss = nullptr);
 
-// The same as arrays: of cameras, of points. loss is the caller's. Of constant
-// blocks a byte per camera and per point; null: none is.
+// The same as arrays: cameras, then points. loss is the caller's. The last two
+// have a byte per camera and per point, as ArrayProblem::Parameters has.
 ArrayProblem ArraysOf(BalTestProblem* bal,
                       ceres::LossFunction* loss = nullptr,
                       const uint8_t* camera_is_constant = nullptr,
@@ -97,4 +97,4 @@ ceres::Solver::Options TestOptions(BalTestProblem* bal, int num_threads = 1);
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_BAL_TEST_PROBLEM_H_
+#endif  // CERES_EXT_TESTS_COMMON_BAL_TEST_PROBLEM_H_
