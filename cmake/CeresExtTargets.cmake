@@ -113,3 +113,27 @@ function(ceres_ext_add_test name)
     set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
   endif()
 endfunction()
+
+# ceres_ext_add_machine_test(NAME SOURCES file... LIBRARIES target...
+#   [SHARDS number])     of the program on an emulated device
+# Tests of all machines: NAME_test on the host and, with CERES_EXT_TEST_ON_CUDA,
+# NAME_test_emulated on an emulated device and NAME_cuda_test on a GPU.
+function(ceres_ext_add_machine_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SHARDS" "SOURCES;LIBRARIES")
+  if(NOT arg_SHARDS)
+    set(arg_SHARDS 1)
+  endif()
+  ceres_ext_add_test(${name}_test SOURCES ${arg_SOURCES}
+                     LIBRARIES ${arg_LIBRARIES})
+  ceres_ext_add_test(
+    ${name}_test_emulated SOURCES ${arg_SOURCES}
+    LIBRARIES ceres_ext_kernels_emulated ${arg_LIBRARIES} TIMEOUT 900
+    SHARDS ${arg_SHARDS})
+  target_compile_definitions(${name}_test_emulated PRIVATE CERES_EXT_TEST_ON_CUDA
+                                                           CERES_EXT_EMULATED)
+  if(CERES_EXT_WITH_CUDA)
+    ceres_ext_add_test(${name}_cuda_test SOURCES ${arg_SOURCES}
+                       LIBRARIES ${arg_LIBRARIES} LABELS gpu)
+    target_compile_definitions(${name}_cuda_test PRIVATE CERES_EXT_TEST_ON_CUDA)
+  endif()
+endfunction()

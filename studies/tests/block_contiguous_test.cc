@@ -162,7 +162,7 @@ class BlockContiguousTest : public CudaProblemTest {
     const auto run = [&](const char* name,
                          const std::vector<Output>& outputs,
                          auto&& operation) {
-      const auto all = RunTwice(outputs, operation);
+      const auto all = Repeat(outputs, operation);
       for (size_t i = 0; i < all.size(); ++i) {
         const bool of_cameras = outputs[i].size == C * num_cameras_;
         results->push_back({name, all[i], of_cameras ? C : 3});

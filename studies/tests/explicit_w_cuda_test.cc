@@ -105,7 +105,7 @@ class ExplicitWCuda : public CudaProblemTest {
     };
     const auto host = run_on_host(on_host_);
     const auto magnitudes = run_on_host(of_magnitudes_);
-    const auto device = RunTwice(outputs, [&](const std::vector<double*>& out) {
+    const auto device = Repeat(outputs, [&](const std::vector<double*>& out) {
       return fn(on_device_, out);
     });
     for (size_t i = 0; i < outputs.size(); ++i) {

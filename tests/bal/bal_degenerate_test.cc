@@ -31,8 +31,8 @@
 #include "problem_io/bal_problem.h"
 #include "problem_io/bal_synthetic.h"
 #include "tests/bal/synthetic_scene.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/has_device.h"
 
 namespace ceres_ext::bal {
 namespace {

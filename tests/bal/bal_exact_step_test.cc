@@ -15,9 +15,9 @@
 #include "problem_io/bal_problem.h"
 #include "problem_io/bal_reader.h"
 #include "tests/bal/bal_test_util.h"
-#include "tests/front/has_cudss.h"
-#include "tests/front/has_device.h"
-#include "tests/front/same_steps.h"
+#include "tests/common/has_cudss.h"
+#include "tests/common/has_device.h"
+#include "tests/common/same_steps.h"
 
 namespace ceres_ext::bal {
 namespace {

@@ -22,8 +22,8 @@
 #include "ceres/product_manifold.h"
 #include "ceres/sphere_manifold.h"
 #include "gtest/gtest.h"
-#include "tests/front/on_machine.h"
-#include "tests/front/own_manifold.h"
+#include "tests/common/on_machine.h"
+#include "tests/common/own_manifold.h"
 
 // A user may have a class of any name.
 namespace other::ceres {

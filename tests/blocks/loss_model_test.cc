@@ -28,8 +28,8 @@
 #include "cuda_kernels/ops/robust_losses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/on_machine.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/on_machine.h"
 
 namespace ceres_ext {
 namespace {
@@ -623,9 +623,7 @@ class SolvesWithLosses : public OnMachine {
     }
     Result result;
     Solve(options, ext_options, &problem, &result.summary);
-    result.parameters = bal.cameras;
-    result.parameters.insert(
-        result.parameters.end(), bal.points.begin(), bal.points.end());
+    result.parameters = bal.Values();
     return result;
   }
   Result Stock(const std::vector<const ceres::LossFunction*>& losses,

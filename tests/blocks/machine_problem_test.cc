@@ -17,8 +17,8 @@
 #include "ceres/program.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/on_machine.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/on_machine.h"
 
 namespace ceres_ext {
 namespace {

@@ -27,7 +27,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/colmap/colmap_test_util.h"
-#include "tests/front/has_device.h"
+#include "tests/common/has_device.h"
 
 namespace ceres_ext::colmap {
 namespace {

@@ -20,13 +20,13 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/any_problem_functors.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/own_manifold.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
+#include "tests/common/has_device.h"
+#include "tests/common/own_manifold.h"
 
 #ifdef CERES_EXT_EMULATED
-#include "tests/front/any_problem_functors.cuh"
+#include "tests/common/functors.cuh"
 #endif
 
 namespace ceres_ext {

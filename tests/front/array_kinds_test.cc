@@ -20,12 +20,13 @@
 #include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/front/any_problem_functors.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/own_manifold.h"
-#include "tests/front/random_arrays.h"
-#include "tests/front/random_cases.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
+#include "tests/common/has_device.h"
+#include "tests/common/own_manifold.h"
+#include "tests/common/random_arrays.h"
+#include "tests/common/random_cases.h"
+#include "tests/common/same_summary.h"
 
 namespace ceres_ext {
 namespace {
@@ -40,44 +41,6 @@ const bool kIsQuiet = [] {
   FLAGS_minloglevel = google::GLOG_FATAL;
   return true;
 }();
-
-void ExpectSameSummary(const Summary& summary, const Summary& expected) {
-  EXPECT_EQ(summary.termination_type, expected.termination_type);
-  EXPECT_EQ(summary.message, expected.message);
-  EXPECT_EQ(summary.initial_cost, expected.initial_cost);
-  EXPECT_EQ(summary.final_cost, expected.final_cost);
-  EXPECT_EQ(summary.fixed_cost, expected.fixed_cost);
-  // A weight alone is not a loss that the host would have to call, as
-  // ceres::ScaledLoss is beside a user-defined one.
-  EXPECT_LE(summary.num_host_losses, expected.num_host_losses);
-  EXPECT_EQ(summary.num_host_manifolds, expected.num_host_manifolds);
-  ASSERT_EQ(summary.iterations.size(), expected.iterations.size());
-  for (size_t i = 0; i < expected.iterations.size(); ++i) {
-    const ceres::IterationSummary& a = summary.iterations[i];
-    const ceres::IterationSummary& b = expected.iterations[i];
-    EXPECT_EQ(a.cost, b.cost);
-    EXPECT_EQ(a.gradient_norm, b.gradient_norm);
-    EXPECT_EQ(a.step_norm, b.step_norm);
-    EXPECT_EQ(a.trust_region_radius, b.trust_region_radius);
-    EXPECT_EQ(a.linear_solver_iterations, b.linear_solver_iterations);
-  }
-  using Stock = ceres::Solver::Summary;
-  for (const auto member : {&Stock::num_parameter_blocks,
-                            &Stock::num_parameters,
-                            &Stock::num_effective_parameters,
-                            &Stock::num_residual_blocks,
-                            &Stock::num_residuals,
-                            &Stock::num_parameter_blocks_reduced,
-                            &Stock::num_parameters_reduced,
-                            &Stock::num_effective_parameters_reduced,
-                            &Stock::num_residual_blocks_reduced,
-                            &Stock::num_residuals_reduced}) {
-    EXPECT_EQ(summary.*member, expected.*member);
-  }
-  EXPECT_EQ(summary.linear_solver_ordering_used,
-            expected.linear_solver_ordering_used);
-  EXPECT_EQ(summary.schur_structure_used, expected.schur_structure_used);
-}
 
 // Those that this library leaves to stock Ceres are few.
 TEST(ArrayKinds, SameBitsAsAProblem) {
@@ -117,6 +80,10 @@ TEST(ArrayKinds, SameBitsAsAProblem) {
     if (expected.path == PATH_FULL) {
       EXPECT_EQ(arrays.Values(), expected_values);
       ExpectSameSummary(summary, expected);
+      // A weight alone is not a loss that the host would have to call, as
+      // ceres::ScaledLoss is beside a user-defined one.
+      EXPECT_LE(summary.num_host_losses, expected.num_host_losses);
+      EXPECT_EQ(summary.num_host_manifolds, expected.num_host_manifolds);
     }
     ++num_cases;
     if (summary.path_reason.find("a ceres::Problem was built") !=
@@ -243,15 +210,7 @@ class Log final : public google::LogSink {
 TEST(Evaluate, SaysWhatIsWrong) {
   const Log log;
   BalTestProblem bal = MakeBalTestProblem(3, 20, 2, 9, 1);
-  ArrayProblem problem;
-  const int cameras = problem.AddParameters(
-      {bal.cameras.data(), static_cast<int64_t>(bal.num_cameras()), 9});
-  const int points = problem.AddParameters(
-      {bal.points.data(), static_cast<int64_t>(bal.num_points()), 3});
-  problem.AddResiduals<BalReprojectionError>(
-      static_cast<int64_t>(bal.camera_id.size()),
-      bal.observations.data(),
-      {{cameras, bal.camera_id.data()}, {points, bal.point_id.data()}});
+  ArrayProblem problem = ArraysOf(&bal);
   Options ext_options;
   ext_options.device = DEVICE_HOST;
   const auto error_of = [&](const EvaluateOptions& options) {
@@ -298,15 +257,7 @@ TEST(Evaluate, SaysWhatIsWrong) {
 // A returned error is not logged.
 TEST(Evaluate, LogsNothing) {
   BalTestProblem bal = MakeBalTestProblem(3, 20, 2, 9, 1);
-  ArrayProblem problem;
-  const int cameras = problem.AddParameters(
-      {bal.cameras.data(), static_cast<int64_t>(bal.num_cameras()), 9});
-  const int points = problem.AddParameters(
-      {bal.points.data(), static_cast<int64_t>(bal.num_points()), 3});
-  problem.AddResiduals<BalReprojectionError>(
-      static_cast<int64_t>(bal.camera_id.size()),
-      bal.observations.data(),
-      {{cameras, bal.camera_id.data()}, {points, bal.point_id.data()}});
+  ArrayProblem problem = ArraysOf(&bal);
   Options ext_options;
   ext_options.device = HasDevice() ? DEVICE_CUDA : DEVICE_HOST;
   const auto evaluate = [&](bool want_gradient, std::string* error) {

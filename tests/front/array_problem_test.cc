@@ -23,9 +23,11 @@
 #include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/own_manifold.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
+#include "tests/common/has_device.h"
+#include "tests/common/own_manifold.h"
+#include "tests/common/same_summary.h"
 
 namespace ceres_ext {
 namespace {
@@ -170,41 +172,7 @@ void ExpectSameBits(const Arrays& arrays,
   EXPECT_EQ(summary.path_reason, expected.path_reason);
   EXPECT_EQ(by_arrays.bal.cameras, by_problem.bal.cameras);
   EXPECT_EQ(by_arrays.bal.points, by_problem.bal.points);
-  ASSERT_EQ(summary.iterations.size(), expected.iterations.size());
-  for (size_t i = 0; i < expected.iterations.size(); ++i) {
-    const ceres::IterationSummary& a = summary.iterations[i];
-    const ceres::IterationSummary& b = expected.iterations[i];
-    EXPECT_EQ(a.cost, b.cost);
-    EXPECT_EQ(a.gradient_max_norm, b.gradient_max_norm);
-    EXPECT_EQ(a.gradient_norm, b.gradient_norm);
-    EXPECT_EQ(a.step_norm, b.step_norm);
-    EXPECT_EQ(a.relative_decrease, b.relative_decrease);
-    EXPECT_EQ(a.trust_region_radius, b.trust_region_radius);
-    EXPECT_EQ(a.linear_solver_iterations, b.linear_solver_iterations);
-  }
-  using Stock = ceres::Solver::Summary;
-  for (const auto member : {&Stock::num_parameter_blocks,
-                            &Stock::num_parameters,
-                            &Stock::num_effective_parameters,
-                            &Stock::num_residual_blocks,
-                            &Stock::num_residuals,
-                            &Stock::num_parameter_blocks_reduced,
-                            &Stock::num_parameters_reduced,
-                            &Stock::num_effective_parameters_reduced,
-                            &Stock::num_residual_blocks_reduced,
-                            &Stock::num_residuals_reduced}) {
-    EXPECT_EQ(summary.*member, expected.*member);
-  }
-  EXPECT_EQ(summary.linear_solver_ordering_used,
-            expected.linear_solver_ordering_used);
-  EXPECT_EQ(summary.schur_structure_used, expected.schur_structure_used);
-  EXPECT_EQ(summary.linear_solver_type_used, expected.linear_solver_type_used);
-  EXPECT_EQ(summary.preconditioner_type_used,
-            expected.preconditioner_type_used);
-  EXPECT_EQ(summary.final_cost, expected.final_cost);
-  EXPECT_EQ(summary.initial_cost, expected.initial_cost);
-  EXPECT_EQ(summary.fixed_cost, expected.fixed_cost);
-  EXPECT_EQ(summary.message, expected.message);
+  ExpectSameSummary(summary, expected);
   EXPECT_EQ(summary.method, expected.method);
   EXPECT_EQ(summary.device, expected.device);
 }
@@ -580,22 +548,6 @@ TEST(ArrayProblem, ASolverThatKeepsWhatItHasSolvesAsANewOne) {
   }
 }
 
-// A BAL camera in two blocks.
-struct PoseAndIntrinsics {
-  template <typename T>
-  bool operator()(const T* pose,
-                  const T* intrinsics,
-                  const T* point,
-                  T* residuals) const {
-    T camera[9];
-    std::copy_n(pose, 6, camera);
-    std::copy_n(intrinsics, 3, camera + 6);
-    return AutodiffReprojection<3>{u, v}(camera, point, residuals);
-  }
-  double u;
-  double v;
-};
-
 // The same of views: the same rows again, other values, rows with other points,
 // with other images, with fewer columns, and the first ones again.
 TEST(ArrayProblem, ASolverThatKeepsTheIndexOfViewsSolvesAsANewOne) {
@@ -646,7 +598,7 @@ TEST(ArrayProblem, ASolverThatKeepsTheIndexOfViewsSolvesAsANewOne) {
         const int intrinsic = problem.AddParameters(of_intrinsics);
         const int point = problem.AddParameters({bal.points.data(), 300, 3});
         problem.AddResiduals<
-            DeviceAutoDiffCostFunction<PoseAndIntrinsics, 2, 6, 3, 3>>(
+            DeviceAutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>>(
             static_cast<int64_t>(bal.camera_id.size()),
             bal.observations.data(),
             {{pose, bal.camera_id.data()},
@@ -903,17 +855,6 @@ TEST(ArrayProblem, NoMemoryIsAFailureWithTheStartKept) {
   EXPECT_EQ(arrays.bal.points, start.bal.points);
 }
 
-// A row of two blocks of one array.
-struct Difference {
-  template <typename T>
-  bool operator()(const T* x, const T* y, T* residuals) const {
-    for (int i = 0; i < 4; ++i) {
-      residuals[i] = x[i] - y[i];
-    }
-    return true;
-  }
-};
-
 // Each fault is refused by a sentence that names it, and nothing is written.
 
 ArrayProblem Add(const Arrays& arrays,
@@ -947,7 +888,7 @@ TEST(ArrayProblem, RefusesAResidualBlockThatDependsOnABlockTwice) {
   std::vector<double> values(3 * 4, 0.5);
   const std::vector<int32_t> first = {0, 1, 2};
   const std::vector<int32_t> second = {1, 1, 0};
-  ceres::AutoDiffCostFunction<Difference, 4, 4, 4> difference(new Difference);
+  ceres::AutoDiffCostFunction<Near<4>, 4, 4, 4> difference(new Near<4>{1.0});
   const std::vector<ceres::CostFunction*> cost_functions(3, &difference);
   ArrayProblem problem;
   ArrayProblem::Parameters parameters;
@@ -972,7 +913,7 @@ TEST(ArrayProblem, RefusesEliminatedBlocksThatShareAResidualBlock) {
   std::vector<double> values(2 * 4, 0.5);
   const std::vector<int32_t> first = {0};
   const std::vector<int32_t> second = {1};
-  ceres::AutoDiffCostFunction<Difference, 4, 4, 4> difference(new Difference);
+  ceres::AutoDiffCostFunction<Near<4>, 4, 4, 4> difference(new Near<4>{1.0});
   ceres::CostFunction* const cost_functions[] = {&difference};
   ArrayProblem problem;
   ArrayProblem::Parameters parameters;

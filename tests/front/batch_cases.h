@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "bal_test_problem.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
 #include "ceres/solver.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/options.h"
+#include "tests/common/bal_test_problem.h"
 
 namespace ceres_ext {
 // row_kinds.h has other types of these names.

@@ -15,8 +15,8 @@
 #include "ceres_ext/window_solver.h"
 #include "cuda_kernels/machine/cuda_process.h"
 #include "gtest/gtest.h"
+#include "tests/common/has_device.h"
 #include "tests/front/batch_cases.h"
-#include "tests/front/has_device.h"
 #include "tests/front/others_capture.h"
 #include "tests/kernels/cuda_faults.h"
 

@@ -29,9 +29,10 @@
 #include "ceres_ext/under_ceres/sparse_factorization.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/same_steps.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
+#include "tests/common/has_device.h"
+#include "tests/common/same_steps.h"
 
 namespace ceres_ext {
 namespace {
@@ -66,9 +67,7 @@ Result SolveModified(const Options& ext_options,
   modify(&bal, problem.get(), &options);
   Result result;
   Solve(options, ext_options, problem.get(), &result.summary);
-  result.parameters = bal.cameras;
-  result.parameters.insert(
-      result.parameters.end(), bal.points.begin(), bal.points.end());
+  result.parameters = bal.Values();
   return result;
 }
 
@@ -176,16 +175,6 @@ INSTANTIATE_TEST_SUITE_P(
              (std::get<2>(info.param) ? "_ordered" : "_free");
     });
 
-struct OfSeven {
-  template <typename T>
-  bool operator()(const T* camera, const T* seven, T* residuals) const {
-    for (int i = 0; i < 7; ++i) {
-      residuals[i] = 0.1 * (camera[i] - seven[i]);
-    }
-    return true;
-  }
-};
-
 struct Unmet {
   const char* name;
   LinearSolverChoice linear_solver;
@@ -259,8 +248,8 @@ INSTANTIATE_TEST_SUITE_P(
                  ceres::Solver::Options* options) {
                 Seven().assign(7, 0.1);
                 problem->AddResidualBlock(
-                    new ceres::AutoDiffCostFunction<OfSeven, 7, 9, 7>(
-                        new OfSeven),
+                    new ceres::AutoDiffCostFunction<Near<7>, 7, 9, 7>(
+                        new Near<7>{0.1}),
                     nullptr,
                     bal->camera(0),
                     Seven().data());
@@ -276,8 +265,8 @@ INSTANTIATE_TEST_SUITE_P(
                     bal->point(0));
                 for (size_t i = 0; i < 2 * bal->camera_id.size(); ++i) {
                   problem->AddResidualBlock(
-                      new ceres::AutoDiffCostFunction<OfSeven, 7, 9, 7>(
-                          new OfSeven),
+                      new ceres::AutoDiffCostFunction<Near<7>, 7, 9, 7>(
+                          new Near<7>{0.1}),
                       nullptr,
                       bal->camera(0),
                       Seven().data());
@@ -570,17 +559,8 @@ TEST(SmallSolve, ArraysHaveTheBitsOfTheirProblem) {
   std::vector<uint8_t> is_constant(kNumCameras, 1);
   is_constant[3] = is_constant[7] = 0;
   const std::vector<uint8_t> all_constant(bal.num_points(), 1);
-  ArrayProblem arrays;
-  ArrayProblem::Parameters cameras = {bal.cameras.data(), kNumCameras, 9};
-  cameras.is_constant = is_constant.data();
-  ArrayProblem::Parameters points = {bal.points.data(), bal.num_points(), 3};
-  points.is_constant = all_constant.data();
-  const int of_cameras = arrays.AddParameters(cameras);
-  const int of_points = arrays.AddParameters(points);
-  arrays.AddResiduals<BalReprojectionError>(
-      static_cast<int64_t>(bal.camera_id.size()),
-      bal.observations.data(),
-      {{of_cameras, bal.camera_id.data()}, {of_points, bal.point_id.data()}});
+  ArrayProblem arrays =
+      ArraysOf(&bal, nullptr, is_constant.data(), all_constant.data());
 
   ceres::Problem problem;
   for (int i = 0; i < kNumCameras; ++i) {
@@ -696,16 +676,6 @@ TEST(SparseFactorization, EstimatesItsFactor) {
   }
 }
 
-struct Difference {
-  template <typename T>
-  bool operator()(const T* a, const T* b, T* residuals) const {
-    for (int i = 0; i < 3; ++i) {
-      residuals[i] = a[i] - b[i] - 1.0;
-    }
-    return true;
-  }
-};
-
 // Ceres writes what it eliminates into the ordering of one group that it is
 // given.
 TEST(Elimination, IsCeressOwn) {
@@ -722,7 +692,7 @@ TEST(Elimination, IsCeressOwn) {
       const int b =
           (a + 1 + static_cast<int>(random() % (kBlocks - 1))) % kBlocks;
       problem.AddResidualBlock(
-          new ceres::AutoDiffCostFunction<Difference, 3, 3, 3>(new Difference),
+          new ceres::AutoDiffCostFunction<Near<3>, 3, 3, 3>(new Near<3>{1.0}),
           nullptr,
           &x[3 * a],
           &x[3 * b]);

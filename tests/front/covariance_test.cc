@@ -35,11 +35,11 @@
 #include "ceres_ext/batch.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/bits.h"
-#include "tests/front/has_cudss.h"
-#include "tests/front/has_device.h"
-#include "tests/front/row_kinds.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/bits.h"
+#include "tests/common/has_cudss.h"
+#include "tests/common/has_device.h"
+#include "tests/common/row_kinds.h"
 
 #ifdef CERES_EXT_EMULATED
 #include "tests/kernels/emulation/spoiler.h"
@@ -620,25 +620,6 @@ TEST_P(OnDevices, SameBits) {
   }
 }
 
-ArrayProblem ArraysOf(BalTestProblem* bal,
-                      const std::vector<uint8_t>& is_constant,
-                      ceres::LossFunction* loss) {
-  ArrayProblem arrays;
-  ArrayProblem::Parameters cameras = {
-      bal->cameras.data(), bal->num_cameras(), 9};
-  cameras.is_constant = is_constant.data();
-  const int camera_array = arrays.AddParameters(cameras);
-  const int point_array =
-      arrays.AddParameters({bal->points.data(), bal->num_points(), 3});
-  arrays.AddResiduals<BalReprojectionError>(
-      static_cast<int64_t>(bal->camera_id.size()),
-      bal->observations.data(),
-      {{camera_array, bal->camera_id.data()},
-       {point_array, bal->point_id.data()}},
-      loss);
-  return arrays;
-}
-
 // Arrays are only read: covariances and evaluations of several threads at once
 // have the bits of one alone. TSan sees it.
 TEST_P(OnDevices, SeveralThreadsReadOneArrayProblem) {
@@ -647,7 +628,7 @@ TEST_P(OnDevices, SeveralThreadsReadOneArrayProblem) {
   auto loss = std::make_unique<ceres::HuberLoss>(2.0);
   std::vector<uint8_t> is_constant(7, 0);
   is_constant[0] = is_constant[1] = 1;
-  const ArrayProblem arrays = ArraysOf(&bal, is_constant, loss.get());
+  const ArrayProblem arrays = ArraysOf(&bal, loss.get(), is_constant.data());
   const std::vector<const double*> blocks = {bal.camera(2), bal.point(3)};
   EvaluateOptions evaluate_options;
   Options ext_options;
@@ -693,7 +674,7 @@ TEST_P(OnDevices, ArraysAsProblem) {
   HoldTwo({bal.camera(0), bal.camera(1)}, problem.get());
   std::vector<uint8_t> is_constant(7, 0);
   is_constant[0] = is_constant[1] = 1;
-  const ArrayProblem arrays = ArraysOf(&bal, is_constant, loss);
+  const ArrayProblem arrays = ArraysOf(&bal, loss, is_constant.data());
   const std::vector<const double*> blocks = {
       bal.camera(2), bal.point(3), bal.camera(0), bal.point(7)};
   Covariance of_problem(options_);

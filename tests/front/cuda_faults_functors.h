@@ -6,7 +6,7 @@
 #define CERES_EXT_TESTS_FRONT_CUDA_FAULTS_FUNCTORS_H_
 
 #include "ceres_ext/device_cost_function.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
 
 namespace ceres_ext {
 

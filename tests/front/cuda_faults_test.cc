@@ -29,12 +29,12 @@
 #include "ceres_ext/solve.h"
 #include "cuda_kernels/machine/cuda_process.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/has_cudss.h"
+#include "tests/common/has_device.h"
+#include "tests/common/row_kinds.h"
 #include "tests/front/cuda_faults_functors.h"
-#include "tests/front/has_cudss.h"
-#include "tests/front/has_device.h"
 #include "tests/front/others_capture.h"
-#include "tests/front/row_kinds.h"
 
 #ifdef CERES_EXT_EMULATED
 #include "tests/front/cuda_faults_functors.cuh"
@@ -142,12 +142,6 @@ struct Result {
   std::vector<double> parameters;
 };
 
-std::vector<double> Parameters(const BalTestProblem& bal) {
-  std::vector<double> parameters = bal.cameras;
-  parameters.insert(parameters.end(), bal.points.begin(), bal.points.end());
-  return parameters;
-}
-
 BalTestProblem MakeStart() { return MakeBalTestProblem(3, 8, 3, 9); }
 
 // A problem of the kind with these parameters.
@@ -195,7 +189,7 @@ Result SolveOnly(const Subject& subject,
     Case one(subject.kind, 1, MakeStart());
     SetOptions(subject, callback, &one.options, &ext_options);
     Solve(one.options, ext_options, one.problem.get(), &result.summary);
-    result.parameters = Parameters(one.bal);
+    result.parameters = one.bal.Values();
     return result;
   }
   BalTestProblem bal = MakeStart();
@@ -239,7 +233,7 @@ Result SolveOnly(const Subject& subject,
       Solve(options, ext_options, &problem, &result.summary);
     }
   }
-  result.parameters = Parameters(bal);
+  result.parameters = bal.Values();
   return result;
 }
 
@@ -318,7 +312,7 @@ class Watch : public ceres::IterationCallback {
 struct Expected {
   explicit Expected(const Subject& subject)
       : kind(subject.kind),
-        start(Parameters(MakeStart())),
+        start(MakeStart().Values()),
         device(SolveSubject(subject, DEVICE_CUDA, FALLBACK_REFUSE)),
         host(SolveSubject(subject, DEVICE_HOST, FALLBACK_REFUSE)) {}
   Kind kind;
@@ -846,7 +840,7 @@ TEST_F(CudaFaultsDeathTest, DeviceResetInTheMiddle) {
 
 // The error of a kernel that was there before the first solve.
 void SolveOnABrokenDevice() {
-  const std::vector<double> start = Parameters(MakeStart());
+  const std::vector<double> start = MakeStart().Values();
   const Result host = SolveSubject(kObservations, DEVICE_HOST, FALLBACK_REFUSE);
   QueueTrap();
   for (int i = 0; i < 2; ++i) {

@@ -20,8 +20,9 @@
 #include "ceres_ext/photogrammetry.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
+#include "tests/common/has_device.h"
 
 namespace ceres_ext {
 namespace {
@@ -306,18 +307,6 @@ BalTestProblem MakeNearThePlane(double depth, unsigned start) {
   return bal;
 }
 
-// 1e-9 (X - X_0), so that points have rows of two kinds.
-struct WeakPrior {
-  template <typename T>
-  bool operator()(const T* point, T* residuals) const {
-    for (int i = 0; i < 3; ++i) {
-      residuals[i] = 1e-9 * (point[i] - at[i]);
-    }
-    return true;
-  }
-  double at[3];
-};
-
 // Columns of points and cameras have norms of up to 1e30, beside which D^2 is
 // lost: V + D^2 is definite except for rounding.
 TEST(NearThePlane, FailsNoMoreThanStockCeres) {
@@ -339,8 +328,8 @@ TEST(NearThePlane, FailsNoMoreThanStockCeres) {
           for (int j = 0; rows.have_priors && j < bal.num_points(); ++j) {
             const double* x = bal.point(j);
             problem->AddResidualBlock(
-                new ceres::AutoDiffCostFunction<WeakPrior, 3, 3>(
-                    new WeakPrior{{x[0], x[1], x[2]}}),
+                new ceres::AutoDiffCostFunction<Prior<3>, 3, 3>(
+                    new Prior<3>(Prior<3>::Of(1e-9, x))),
                 nullptr,
                 bal.point(j));
           }

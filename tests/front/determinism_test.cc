@@ -9,10 +9,10 @@
 
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/bits.h"
-#include "tests/front/has_device.h"
-#include "tests/front/row_kinds.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/bits.h"
+#include "tests/common/has_device.h"
+#include "tests/common/row_kinds.h"
 
 namespace ceres_ext {
 namespace {
@@ -36,8 +36,7 @@ std::vector<double> SolveOnce(Kind kind, int num_threads, bool order_is_given) {
   Solve(solved.options, solved.ext_options, solved.problem.get(), &summary);
   EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
   EXPECT_GT(summary.num_successful_steps, 1);
-  std::vector<double> bits = solved.bal.cameras;
-  bits.insert(bits.end(), solved.bal.points.begin(), solved.bal.points.end());
+  std::vector<double> bits = solved.bal.Values();
   for (const auto& iteration : summary.iterations) {
     bits.push_back(iteration.cost);
     bits.push_back(iteration.gradient_norm);

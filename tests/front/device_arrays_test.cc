@@ -20,8 +20,8 @@
 #include "cuda_kernels/machine/device_buffer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/has_device.h"
 
 namespace ceres_ext {
 namespace {

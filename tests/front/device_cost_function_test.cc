@@ -19,8 +19,8 @@
 #include "ceres_ext/solve.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/has_device.h"
 #include "tests/front/device_cost_function_functors.h"
-#include "tests/front/has_device.h"
 #include "tests/front/unoptimized_cost_function.h"
 
 #ifdef CERES_EXT_EMULATED

@@ -23,9 +23,9 @@
 #include "cuda_kernels/machine/cuda_process.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/own_manifold.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/has_device.h"
+#include "tests/common/own_manifold.h"
 
 #ifdef CERES_EXT_WITH_CUDA
 #include <cuda_runtime.h>
@@ -62,9 +62,7 @@ Result SolveModified(const BalTestProblem& start,
   modify(&bal, problem.get(), &options);
   Result result;
   Solve(options, ext_options, problem.get(), &result.summary);
-  result.parameters = bal.cameras;
-  result.parameters.insert(
-      result.parameters.end(), bal.points.begin(), bal.points.end());
+  result.parameters = bal.Values();
   return result;
 }
 
@@ -719,15 +717,7 @@ TEST(Device, ArraysBeyondFloatAreSolvedInDouble) {
   for (const bool mixed : {false, true}) {
     BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);
     PlaceBeyondFloat(&bal);
-    ArrayProblem problem;
-    const int cameras = problem.AddParameters(
-        {bal.cameras.data(), static_cast<int64_t>(bal.num_cameras()), 9});
-    const int points = problem.AddParameters(
-        {bal.points.data(), static_cast<int64_t>(bal.num_points()), 3});
-    problem.AddResiduals<BalReprojectionError>(
-        static_cast<int64_t>(bal.camera_id.size()),
-        bal.observations.data(),
-        {{cameras, bal.camera_id.data()}, {points, bal.point_id.data()}});
+    ArrayProblem problem = ArraysOf(&bal);
     Options ext_options;
     ext_options.device = DEVICE_CUDA;
     ext_options.jacobian = JACOBIAN_STORED;
@@ -749,9 +739,7 @@ TEST(Device, ArraysBeyondFloatAreSolvedInDouble) {
     EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
     EXPECT_EQ(summary.path_reason.find("mixed precision") != std::string::npos,
               mixed);
-    parameters[mixed] = bal.cameras;
-    parameters[mixed].insert(
-        parameters[mixed].end(), bal.points.begin(), bal.points.end());
+    parameters[mixed] = bal.Values();
   }
   EXPECT_EQ(costs[1], costs[0]);
   EXPECT_EQ(gradients[1], gradients[0]);

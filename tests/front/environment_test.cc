@@ -13,7 +13,7 @@
 
 #include "ceres/ceres.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
 
 namespace ceres_ext {
 namespace {

@@ -24,12 +24,12 @@
 #include "ceres_ext/solve.h"
 #include "ceres_ext/solver/cholesky/factorization_cost.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/bits.h"
-#include "tests/front/has_cudss.h"
-#include "tests/front/has_device.h"
-#include "tests/front/row_kinds.h"
-#include "tests/front/same_steps.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/bits.h"
+#include "tests/common/has_cudss.h"
+#include "tests/common/has_device.h"
+#include "tests/common/row_kinds.h"
+#include "tests/common/same_steps.h"
 
 #ifdef CERES_EXT_EMULATED
 #include "tests/kernels/emulation/spoiler.h"
@@ -225,8 +225,7 @@ TEST_P(ExactStep, HasTheSameBits) {
     solved.ext_options.jacobian = jacobian;
     const Summary summary = SolveOn(device, &solved);
     ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-    std::vector<double> bits = solved.bal.cameras;
-    bits.insert(bits.end(), solved.bal.points.begin(), solved.bal.points.end());
+    std::vector<double> bits = solved.bal.Values();
     bits.push_back(summary.final_cost);
     const uint64_t hash = HashOfBits(bits);
     if (run == 0 && IsAnotherProcess(hash)) {
@@ -285,8 +284,8 @@ void SolveAllParts(DeviceType device, const ceres::Solver::Options& of_solver) {
         case 4:  // a chain of cameras that no point couples
           for (int i = 0; i + 1 < bal->num_cameras(); ++i) {
             problem->AddResidualBlock(
-                new ceres::AutoDiffCostFunction<NearError, 4, 9, 9>(
-                    new NearError),
+                new ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9>(
+                    new Near<4>{0.01}),
                 nullptr,
                 bal->camera(bal->num_cameras() - 1 - i),
                 bal->camera(i));

@@ -23,9 +23,9 @@
 #include "ceres_ext/solve.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/own_manifold.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/has_device.h"
+#include "tests/common/own_manifold.h"
 
 namespace ceres_ext {
 namespace {

@@ -26,8 +26,8 @@
 #include "ceres_ext/photogrammetry.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/has_device.h"
 
 namespace ceres_ext {
 namespace {

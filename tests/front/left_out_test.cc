@@ -25,8 +25,9 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/own_manifold.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
+#include "tests/common/own_manifold.h"
 
 namespace ceres_ext {
 namespace {
@@ -52,29 +53,6 @@ struct Row {
   const char* settings = "device=cuda";
 };
 
-// A residual for a prior on a camera, which holds the scale.
-struct Prior {
-  template <typename T>
-  bool operator()(const T* camera, T* residuals) const {
-    for (int i = 0; i < 9; ++i) {
-      residuals[i] = 10.0 * (camera[i] - value[i]);
-    }
-    return true;
-  }
-  double value[9];
-};
-
-// A residual of a block of seven columns, which an order may eliminate.
-struct OfSeven {
-  template <typename T>
-  bool operator()(const T* camera, const T* seven, T* residuals) const {
-    for (int i = 0; i < 7; ++i) {
-      residuals[i] = 0.1 * (camera[i] - seven[i]);
-    }
-    return true;
-  }
-};
-
 // rho = s / (1 + s / 100).
 class UsersOwnLoss final : public ceres::LossFunction {
  public:
@@ -95,10 +73,10 @@ std::filesystem::path DumpFolder() {
 std::unique_ptr<ceres::Problem> Build(BalTestProblem* bal) {
   auto problem = BuildProblem(bal, Derivatives::kAnalytic);
   for (int i = 0; i < bal->num_cameras(); ++i) {
-    auto* prior = new Prior;
-    std::copy_n(bal->camera(i), 9, prior->value);
+    // A prior on a camera holds the scale.
     problem->AddResidualBlock(
-        new ceres::AutoDiffCostFunction<Prior, 9, 9>(prior),
+        new ceres::AutoDiffCostFunction<Prior<9>, 9, 9>(
+            new Prior<9>(Prior<9>::Of(10.0, bal->camera(i)))),
         nullptr,
         bal->camera(i));
   }
@@ -131,7 +109,7 @@ TEST_P(LeftOut, IsSaidAndEndsWhereStockEnds) {
     if (options.linear_solver_ordering == nullptr) {
       // Rows about an order of their own add their block here.
       problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<OfSeven, 7, 9, 7>(new OfSeven),
+          new ceres::AutoDiffCostFunction<Near<7>, 7, 9, 7>(new Near<7>{0.1}),
           nullptr,
           bal.camera(0),
           seven.data());

@@ -21,8 +21,8 @@
 #include "ceres/solver.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/has_device.h"
 
 namespace ceres_ext {
 namespace {
@@ -50,9 +50,7 @@ Result SolveWith(const Options& ext_options,
   on_device.device = kDevice;
   Solve(options, on_device, problem.get(), &result.summary);
   EXPECT_EQ(result.summary.path, PATH_FULL) << result.summary.path_reason;
-  result.parameters = bal.cameras;
-  result.parameters.insert(
-      result.parameters.end(), bal.points.begin(), bal.points.end());
+  result.parameters = bal.Values();
   return result;
 }
 

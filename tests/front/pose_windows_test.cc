@@ -29,7 +29,7 @@
 #include "ceres_ext/window_solver.h"
 #include "gtest/gtest.h"
 #include "pose_cases.h"
-#include "random_cases.h"
+#include "tests/common/random_cases.h"
 
 namespace ceres_ext {
 namespace {

@@ -15,8 +15,9 @@
 #include "ceres/ceres.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
+#include "tests/common/has_device.h"
 
 namespace ceres_ext {
 namespace {
@@ -76,17 +77,6 @@ struct Reprojection {
 
   double u;
   double v;
-};
-
-// The distance of two images' translations, of F alone.
-struct Between {
-  template <typename T>
-  bool operator()(const T* a, const T* b, T* residuals) const {
-    for (int i = 0; i < 3; ++i) {
-      residuals[i] = 5.0 * (a[i] - b[i]);
-    }
-    return true;
-  }
 };
 
 // A row of a pose and a point.
@@ -255,7 +245,7 @@ TEST_P(PreconditionerBlocks, SharedIntrinsicsStaySingle) {
       ordering->AddElementToGroup(point, 0);
     }
     problem->AddResidualBlock(
-        new ceres::AutoDiffCostFunction<Between, 3, 3, 3>(new Between),
+        new ceres::AutoDiffCostFunction<Near<3>, 3, 3, 3>(new Near<3>{5.0}),
         nullptr,
         scene.bal.camera(1) + 3,
         scene.bal.camera(2) + 3);

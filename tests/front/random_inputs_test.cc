@@ -31,8 +31,9 @@
 #include "cuda_kernels/base/enum_value.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/random_cases.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
+#include "tests/common/random_cases.h"
 
 namespace ceres_ext {
 namespace {
@@ -53,12 +54,6 @@ void ExpectSentence(const std::string& text) {
   EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char c) {
     return c >= ' ' && c <= '~';
   })) << text;
-}
-
-bool IsFinite(const std::vector<double>& values) {
-  return std::all_of(values.begin(), values.end(), [](double value) {
-    return std::isfinite(value);
-  });
 }
 
 // Ends a solve that would not end.
@@ -520,17 +515,6 @@ TEST(RandomEnvironment, SolvesOrEndsInASentence) {
   fs::remove_all(folder);
 }
 
-// Two cameras are near to each other.
-struct NearError {
-  template <typename T>
-  bool operator()(const T* camera0, const T* camera1, T* residuals) const {
-    for (int i = 0; i < 4; ++i) {
-      residuals[i] = camera0[i] - camera1[i];
-    }
-    return true;
-  }
-};
-
 // Arrays of a small problem, with room behind them for more than they hold, and
 // what was changed of them.
 class RandomArrays {
@@ -745,8 +729,8 @@ class RandomArrays {
   std::vector<ceres::Manifold*> manifolds_;
   std::vector<ceres::CostFunction*> cost_functions_;
   std::vector<std::unique_ptr<ceres::CostFunction>> made_;
-  ceres::AutoDiffCostFunction<NearError, 4, 9, 9> near_cost_function_{
-      new NearError};
+  ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9> near_cost_function_{
+      new Near<4>{1.0}};
   ceres::CostFunction* near_cost_functions_[2] = {&near_cost_function_,
                                                   &near_cost_function_};
   ceres::QuaternionManifold quaternion_;

@@ -20,10 +20,10 @@
 #include "ceres_ext/solve.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/random_cases.h"
-#include "tests/front/row_kinds.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
+#include "tests/common/has_device.h"
+#include "tests/common/random_cases.h"
 
 namespace ceres_ext {
 namespace {
@@ -222,8 +222,8 @@ class RandomProblem {
           random.Chance(own_loss) ? RandomLoss(&random) : shared;
       if (rows_ == Rows::kViews) {
         problem->AddResidualBlock(
-            new ceres::AutoDiffCostFunction<ViewError, 2, 6, 3, 3>(
-                new ViewError{u, v}),
+            new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
+                new SplitReprojection{u, v}),
             loss,
             camera,
             bal->camera(0) + 6,
@@ -331,11 +331,13 @@ class RandomProblem {
     if (rows_ != Rows::kViews) {
       for (int i = 1; i < bal->num_cameras(); ++i) {
         if (random->Chance(0.15)) {
-          auto* cost = new ceres::DynamicAutoDiffCostFunction<NearCameras>(
-              new NearCameras);
-          cost->AddParameterBlock(bal->camera_size);
-          cost->AddParameterBlock(bal->camera_size);
-          cost->SetNumResiduals(4);
+          auto* const near = new Near<4>{0.01};
+          ceres::CostFunction* cost = nullptr;
+          if (bal->camera_size == 9) {
+            cost = new ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9>(near);
+          } else {
+            cost = new ceres::AutoDiffCostFunction<Near<4>, 4, 10, 10>(near);
+          }
           problem->AddResidualBlock(
               cost, RandomLoss(random), bal->camera(0), bal->camera(i));
         }
@@ -393,28 +395,12 @@ class RandomProblem {
     }
   }
 
-  struct NearCameras {
-    template <typename T>
-    bool operator()(T const* const* cameras, T* residuals) const {
-      for (int i = 0; i < 4; ++i) {
-        residuals[i] = 0.01 * (cameras[0][i] - cameras[1][i]);
-      }
-      return true;
-    }
-  };
-
   uint64_t seed_of_blocks_;
   Rows rows_;
   bool has_ordering_;
   BalTestProblem bal_;
   ceres::Solver::Options options_;
 };
-
-bool IsFinite(const std::vector<double>& values) {
-  return std::all_of(values.begin(), values.end(), [](double value) {
-    return std::isfinite(value);
-  });
-}
 
 TEST(RandomProblems, EndAsInStockCeres) {
   int num_taken = 0;

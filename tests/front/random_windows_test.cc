@@ -15,7 +15,7 @@
 #include "ceres/problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
-#include "random_cases.h"
+#include "tests/common/random_cases.h"
 
 namespace ceres_ext {
 namespace {

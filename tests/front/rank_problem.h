@@ -21,8 +21,8 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/any_problem_functors.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
 
 namespace ceres_ext {
 

@@ -19,7 +19,7 @@
 #include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/front/has_device.h"
+#include "tests/common/has_device.h"
 #include "tests/front/rank_problem.h"
 
 namespace ceres_ext {

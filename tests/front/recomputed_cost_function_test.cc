@@ -36,7 +36,8 @@
 #include "cuda_kernels/machine/host_context.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/front/has_device.h"
+#include "tests/common/functors.h"
+#include "tests/common/has_device.h"
 #include "tests/front/recomputed_cost_function_functors.h"
 
 #ifdef CERES_EXT_EMULATED
@@ -69,17 +70,6 @@ class OwnLoss : public ceres::LossFunction {
     rho[0] = 0.5 * s;
     rho[1] = 0.5;
     rho[2] = 0.0;
-  }
-};
-
-// A prior, which makes the points those of two batches.
-struct PointPrior {
-  template <typename T>
-  bool operator()(const T* x, T* residuals) const {
-    for (int i = 0; i < 3; ++i) {
-      residuals[i] = 0.3 * (x[i] - 0.1);
-    }
-    return true;
   }
 };
 
@@ -194,7 +184,9 @@ struct RandomProblem {
       }
       if (c.priors && p % 2 == 0) {
         problem->AddResidualBlock(
-            new ceres::AutoDiffCostFunction<PointPrior, 3, 3>(new PointPrior),
+            // Which makes the points those of two batches.
+            new ceres::AutoDiffCostFunction<Prior<3>, 3, 3>(
+                new Prior<3>{0.3, {0.1, 0.1, 0.1}}),
             nullptr,
             &x,
             1);

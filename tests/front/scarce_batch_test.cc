@@ -16,8 +16,8 @@
 #include "ceres_ext/solve.h"
 #include "ceres_ext/window_solver.h"
 #include "gtest/gtest.h"
+#include "tests/common/scarce_system.h"
 #include "tests/front/batch_cases.h"
-#include "tests/front/scarce_system.h"
 
 namespace ceres_ext {
 namespace {

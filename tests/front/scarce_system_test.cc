@@ -8,7 +8,7 @@
 // other parameters than it started with where it fails; none may end worse than
 // it started. (Stock Ceres, which PATH_CERES is, may leak.)
 
-#include "tests/front/scarce_system.h"
+#include "tests/common/scarce_system.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,9 +28,9 @@
 #include "ceres_ext/solve.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/row_kinds.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/has_device.h"
+#include "tests/common/row_kinds.h"
 
 namespace ceres_ext {
 namespace {

@@ -80,9 +80,7 @@ std::vector<double> SolveByCeres(Case one,
                                  ceres::Solver::Summary* summary) {
   const auto problem = MakeProblem(&one, loss);
   ceres::Solve(options, problem.get(), summary);
-  std::vector<double> values = one.problem.cameras;
-  values.insert(
-      values.end(), one.problem.points.begin(), one.problem.points.end());
+  std::vector<double> values = one.problem.Values();
   return values;
 }
 

@@ -19,7 +19,7 @@
 #include "ceres/normal_prior.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
 
 namespace ceres_ext {
 namespace {
@@ -408,8 +408,7 @@ TEST(Solve, SameBitsForAnyNumberOfThreadsAndEveryRun) {
     Solve(TestOptions(&bal, num_threads), ext_options, problem.get(), &summary);
     ASSERT_EQ(summary.path, PATH_FULL);
     ASSERT_GT(summary.num_successful_steps, 3);
-    std::vector<double> result = bal.cameras;
-    result.insert(result.end(), bal.points.begin(), bal.points.end());
+    std::vector<double> result = bal.Values();
     for (const auto& iteration : summary.iterations) {
       result.push_back(iteration.cost);
       result.push_back(iteration.relative_decrease);

@@ -14,11 +14,11 @@
 #include "ceres/manifold.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/bits.h"
-#include "tests/front/has_device.h"
-#include "tests/front/row_kinds.h"
-#include "tests/front/same_steps.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/bits.h"
+#include "tests/common/has_device.h"
+#include "tests/common/row_kinds.h"
+#include "tests/common/same_steps.h"
 
 namespace ceres_ext {
 namespace {
@@ -217,8 +217,7 @@ TEST_P(TwoLevel, HasTheSameBits) {
     solved.ext_options.jacobian = jacobian;
     const Summary summary = SolveOn(device, &solved);
     ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-    std::vector<double> bits = solved.bal.cameras;
-    bits.insert(bits.end(), solved.bal.points.begin(), solved.bal.points.end());
+    std::vector<double> bits = solved.bal.Values();
     bits.push_back(summary.final_cost);
     const uint64_t hash = HashOfBits(bits);
     if (run == 0) {

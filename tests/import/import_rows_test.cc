@@ -35,7 +35,8 @@
 #include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
 
 namespace ceres_ext {
 namespace {
@@ -324,20 +325,6 @@ TEST_P(BundleStructureTest, ViewsAndRowsOfAnyShape) {
   }
 }
 
-struct Reprojection {
-  template <typename T>
-  bool operator()(const T* pose,
-                  const T* intrinsics,
-                  const T* point,
-                  T* residuals) const {
-    T camera[9];
-    std::copy_n(pose, 6, camera);
-    std::copy_n(intrinsics, 3, camera + 6);
-    return AutodiffReprojection<3>{u, v}(camera, point, residuals);
-  }
-  double u;
-  double v;
-};
 struct PosePrior {
   template <typename T>
   bool operator()(const T* pose, T* residuals) const {
@@ -394,7 +381,8 @@ class ArrayRowsTest : public testing::TestWithParam<int> {
         {intrinsics_.data(), static_cast<int64_t>(intrinsics_.size()) / 3, 3});
     const int point =
         problem->AddParameters({bal_.points.data(), bal_.num_points(), 3});
-    problem->AddResiduals<DeviceAutoDiffCostFunction<Reprojection, 2, 6, 3, 3>>(
+    problem->AddResiduals<
+        DeviceAutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>>(
         kRows,
         bal_.observations.data(),
         {{pose, bal_.camera_id.data()},
@@ -587,13 +575,13 @@ TEST_P(ArrayRowsTest, ViewsOfUniformRows) {
       problem->AddResiduals<DeviceAutoDiffCostFunction<PointPrior, 1, 3>>(
           change == kOtherPoint ? 2 : 0, depths.data(), {{2, points}});
       // The blocks of the first row, once more.
-      problem
-          ->AddResiduals<DeviceAutoDiffCostFunction<Reprojection, 2, 6, 3, 3>>(
-              change == kTwoArrays ? 1 : 0,
-              observation.data(),
-              {{0, bal_.camera_id.data()},
-               {1, intrinsics_id_.data()},
-               {2, bal_.point_id.data()}});
+      problem->AddResiduals<
+          DeviceAutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>>(
+          change == kTwoArrays ? 1 : 0,
+          observation.data(),
+          {{0, bal_.camera_id.data()},
+           {1, intrinsics_id_.data()},
+           {2, bal_.point_id.data()}});
       problem
           ->AddResiduals<DeviceAutoDiffCostFunction<PosePointPrior, 1, 6, 3>>(
               change == kSamePair ? 1 : 0,

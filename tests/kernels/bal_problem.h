@@ -85,17 +85,6 @@ class BalProblem {
     return params;
   }
 
-  EvaluateCostParams CostParams() {
-    EvaluateCostParams params;
-    params.index = problem.index();
-    params.cameras = states.data();
-    params.points = points.data();
-    params.observations = observations.data();
-    params.residuals = residuals.data();
-    params.evaluation = &evaluation;
-    return params;
-  }
-
   void Prepare() {
     ASSERT_TRUE(kernels::Run(PrepareParams(), &problem.machine).ok());
   }

@@ -24,6 +24,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <random>
 #include <vector>
@@ -101,14 +102,8 @@ struct Matrix {
   std::vector<double> a;
 };
 
-// M M' + n I, elements of M 0 or +-1. No eigenvalue is below n, and |A| is at
-// most the trace.
-inline Matrix PositiveDefinite(int64_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<double> m(static_cast<size_t>(n * n));
-  for (double& x : m) {
-    x = static_cast<double>(random() % 3) - 1.0;
-  }
+// M M' + n I.
+inline Matrix FromFactor(int64_t n, const std::vector<double>& m) {
   Matrix matrix(n);
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t i = j; i < n; ++i) {
@@ -121,6 +116,17 @@ inline Matrix PositiveDefinite(int64_t n, unsigned seed) {
     }
   }
   return matrix;
+}
+
+// M M' + n I, elements of M 0 or +-1. No eigenvalue is below n, and |A| is at
+// most the trace.
+inline Matrix PositiveDefinite(int64_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<double> m(static_cast<size_t>(n * n));
+  for (double& x : m) {
+    x = static_cast<double>(random() % 3) - 1.0;
+  }
+  return FromFactor(n, m);
 }
 
 // Matrices of a condition up to 1 / u, with factors: Hilbert's, of 12 rows, and
@@ -233,6 +239,23 @@ inline void ExpectSolves(const Matrix& a,
     ASSERT_LE(std::fabs(ax[at] - b[at]), bound.back()) << "row " << i;
   }
   EXPECT_LE(Distance(x, expected), Norm(bound) / least);
+}
+
+// Wrong solutions of a library that reports success.
+struct Spoiled {
+  const char* name;
+  std::function<double(int64_t i, double x)> spoil;
+};
+inline std::vector<Spoiled> SpoiledSolutions() {
+  return {
+      {"zeros", [](int64_t, double) { return 0.0; }},
+      {"half", [](int64_t, double x) { return 0.5 * x; }},
+      {"not finite",
+       [](int64_t i, double x) {
+         return i == 7 ? std::numeric_limits<double>::quiet_NaN() : x;
+       }},
+      {"one element", [](int64_t i, double x) { return i == 7 ? -x : x; }},
+  };
 }
 
 }  // namespace ceres_ext::kernels

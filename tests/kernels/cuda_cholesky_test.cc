@@ -521,15 +521,6 @@ TEST_F(CudaDenseCholeskyTest, WrongCallsAreRefused) {
 
 // The output of a library that reports success.
 TEST_F(CudaDenseCholeskyTest, WrongSolutionsAreSeen) {
-  const struct {
-    const char* name;
-    std::function<double(int64_t i, double x)> spoil;
-  } kinds[] = {
-      {"zeros", [](int64_t, double) { return 0.0; }},
-      {"half", [](int64_t, double x) { return 0.5 * x; }},
-      {"not finite", [](int64_t i, double x) { return i == 7 ? kNaN : x; }},
-      {"one element", [](int64_t i, double x) { return i == 7 ? -x : x; }},
-  };
   constexpr int64_t n = 129;
   const Matrix a = PositiveDefinite(n, 8);
   for (const Options& options :
@@ -537,7 +528,7 @@ TEST_F(CudaDenseCholeskyTest, WrongSolutionsAreSeen) {
     CudaDenseCholesky cholesky;
     ASSERT_OK(cholesky.Setup(n, options, machine_.get()));
     DeviceBuffer<double> matrix = Upload(Strided(a));
-    for (const auto& kind : kinds) {
+    for (const Spoiled& kind : SpoiledSolutions()) {
       SCOPED_TRACE(testing::Message() << kind.name << ", refined "
                                       << options.max_num_refinement_iterations);
       DeviceBuffer<double> x = Upload(RightHandSide(a, Solution(n)));

@@ -78,18 +78,7 @@ Matrix PositiveDefinite(int64_t n, Pattern pattern, unsigned seed) {
           has ? static_cast<double>(number % 3) - 1.0 : 0.0;
     }
   }
-  Matrix matrix(n);
-  for (int64_t j = 0; j < n; ++j) {
-    for (int64_t i = j; i < n; ++i) {
-      double sum = i == j ? static_cast<double>(n) : 0.0;
-      for (int64_t k = 0; k < n; ++k) {
-        sum += m[static_cast<size_t>(i * n + k)] *
-               m[static_cast<size_t>(j * n + k)];
-      }
-      matrix.At(i, j) = sum;
-    }
-  }
-  return matrix;
+  return FromFactor(n, m);
 }
 
 TEST(CudaSparseCholeskyLibraries, AreThereOrMissed) {
@@ -442,15 +431,6 @@ TEST_F(CudaSparseCholeskyTest, WrongCallsAreRefused) {
 
 // The output of cuDSS when it reports success.
 TEST_F(CudaSparseCholeskyTest, WrongSolutionsAreSeen) {
-  const struct {
-    const char* name;
-    std::function<double(int64_t i, double x)> spoil;
-  } kinds[] = {
-      {"zeros", [](int64_t, double) { return 0.0; }},
-      {"half", [](int64_t, double x) { return 0.5 * x; }},
-      {"not finite", [](int64_t i, double x) { return i == 7 ? kNaN : x; }},
-      {"one element", [](int64_t i, double x) { return i == 7 ? -x : x; }},
-  };
   constexpr int64_t n = 129;
   for (const Pattern pattern :
        {Pattern::kDiagonal, Pattern::kArrow, Pattern::kRandom}) {
@@ -461,7 +441,7 @@ TEST_F(CudaSparseCholeskyTest, WrongSolutionsAreSeen) {
         cholesky.Analyze(device.csr, device.values.data(), machine_.get()));
     ASSERT_EQ(Factorize(device.values.data(), &cholesky), 0);
     const std::vector<double> b = RightHandSide(a, Solution(n));
-    for (const auto& kind : kinds) {
+    for (const Spoiled& kind : SpoiledSolutions()) {
       SCOPED_TRACE(kind.name);
       DeviceBuffer<double> x = Upload(b);
       emulation::spoiler() = [&kind](

@@ -4,6 +4,10 @@
 #ifndef CERES_EXT_TESTS_KERNELS_CUDA_TEST_UTIL_H_
 #define CERES_EXT_TESTS_KERNELS_CUDA_TEST_UTIL_H_
 
+#if defined(CERES_EXT_TEST_ON_CUDA) && !defined(CERES_EXT_EMULATED)
+#include <cuda_runtime.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -19,6 +23,7 @@
 #include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/vector_sums.h"
 #include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/cuda_launch_buffer.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/device_buffer.h"
 #include "cuda_kernels/machine/host_machine.h"
@@ -166,9 +171,60 @@ bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
           std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// The device, or a skip.
-class CudaTest : public ::testing::Test {
+// The arrays of a test that runs work in every way in which a machine does.
+template <typename Memory>
+class RepeatingTest : public Memory {
  protected:
+  // An output of block_size values per block; what it is before the operation,
+  // or poisoned.
+  struct Output {
+    int64_t size;
+    int block_size = 1;
+    const std::vector<double>* before = nullptr;
+  };
+
+  // Runs fn, which queues work that writes `outputs`, in each of the machine's
+  // ways; the bits must agree. Returns the outputs in host layout.
+  template <typename Function>
+  std::vector<std::vector<double>> Repeat(const std::vector<Output>& outputs,
+                                          Function&& fn) {
+    std::vector<std::vector<double>> result;
+    std::vector<std::vector<double>> first;
+    for (int run = 0; run < Memory::kNumRuns; ++run) {
+      std::vector<typename Memory::template Buffer<double>> buffers;
+      std::vector<double*> pointers;
+      for (const Output& output : outputs) {
+        buffers.push_back(output.before == nullptr
+                              ? this->template Poisoned<double>(output.size)
+                              : this->Upload(*output.before));
+        pointers.push_back(buffers.back().data());
+      }
+      const Status status = this->RunInWay(run, [&] { return fn(pointers); });
+      EXPECT_TRUE(status.ok()) << status.message;
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        const std::vector<double> values = this->Download(buffers[i]);
+        if (run == 0) {
+          first.push_back(values);
+          result.push_back(Memory::kLayout == kHostLayout
+                               ? values
+                               : ToHostLayout(values, outputs[i].block_size));
+        } else {
+          EXPECT_TRUE(SameBits(values, first[i]))
+              << "output " << i << ", run " << run;
+        }
+      }
+    }
+    return result;
+  }
+};
+
+// The device, or a skip.
+class CudaMemoryTest : public ::testing::Test {
+ protected:
+  static constexpr BlockLayout kLayout = kDeviceLayout;
+  template <typename T>
+  using Buffer = DeviceBuffer<T>;
+
   void SetUp() override {
     std::string why_none;
     if (NumCudaDevices(&why_none) == 0) {
@@ -245,50 +301,56 @@ class CudaTest : public ::testing::Test {
     return scene;
   }
 
-  // An output of block_size values per block; what it is before the operation,
-  // or poisoned.
-  struct Output {
-    int64_t size;
-    int block_size = 1;
-    const std::vector<double>* before = nullptr;
-  };
-
-  // Runs fn, which queues work that writes `outputs`, twice; the bits must
-  // agree. Returns the outputs in host layout.
+  // Runs fn, which queues work, and waits: twice at once; on a GPU also as a
+  // graph that is captured, then from a launch buffer, which makes a graph of
+  // what comes again.
+#if defined(CERES_EXT_TEST_ON_CUDA) && !defined(CERES_EXT_EMULATED)
+  static constexpr int kNumRuns = 8;
   template <typename Function>
-  std::vector<std::vector<double>> RunTwice(const std::vector<Output>& outputs,
-                                            Function&& fn) {
-    std::vector<std::vector<double>> result;
-    std::vector<std::vector<double>> first;
-    for (int run = 0; run < 2; ++run) {
-      std::vector<DeviceBuffer<double>> buffers;
-      std::vector<double*> pointers;
-      for (const Output& output : outputs) {
-        buffers.push_back(output.before == nullptr
-                              ? Poisoned<double>(output.size)
-                              : Upload(*output.before));
-        pointers.push_back(buffers.back().data());
-      }
-      const Status status = fn(pointers);
-      EXPECT_TRUE(status.ok()) << status.message;
+  Status RunInWay(int run, Function&& fn) {
+    if (run == 2) {
+      cudaGraph_t graph = nullptr;
+      cudaGraphExec_t executable = nullptr;
+      const cudaStream_t stream = context_->stream();
+      EXPECT_EQ(
+          cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+          cudaSuccess);
+      const Status status = fn();
+      EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+      CERES_EXT_RETURN_IF_ERROR(status);
+      EXPECT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+      EXPECT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
       const Status finished = context_->Synchronize();
-      EXPECT_TRUE(finished.ok()) << finished.message;
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        const std::vector<double> values = Download(buffers[i]);
-        if (run == 0) {
-          first.push_back(values);
-          result.push_back(ToHostLayout(values, outputs[i].block_size));
-        } else {
-          EXPECT_TRUE(SameBits(values, first[i])) << "output " << i;
-        }
-      }
+      EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+      EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+      return finished;
     }
-    return result;
+    if (run == 3) {
+      context_->EnableLaunchBuffer();
+    }
+    context_->SetBuffersLaunches(run > 2);
+    const BufferLaunches scope(*context_);
+    CERES_EXT_RETURN_IF_ERROR(fn());
+    const Status finished = context_->Synchronize();
+    context_->SetBuffersLaunches(false);
+    return finished;
   }
+#else
+  static constexpr int kNumRuns = 2;
+  template <typename Function>
+  Status RunInWay(int /*run*/, Function&& fn) {
+    CERES_EXT_RETURN_IF_ERROR(fn());
+    return context_->Synchronize();
+  }
+#endif
+
+  CudaMachine* machine() { return machine_.get(); }
 
   std::unique_ptr<CudaContext> context_;
   std::unique_ptr<CudaMachine> machine_;
 };
+
+class CudaTest : public RepeatingTest<CudaMemoryTest> {};
 
 // Pairs indexed on the host and on the device, and a workspace on each.
 class CudaProblemTest : public CudaTest {

@@ -21,7 +21,7 @@
 #include "cuda_kernels/machine/cuda_process.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
 
 namespace ceres_ext {
 namespace {

@@ -20,9 +20,9 @@
 #include "ceres/sphere_manifold.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/on_machine.h"
-#include "tests/front/own_manifold.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/on_machine.h"
+#include "tests/common/own_manifold.h"
 
 namespace ceres_ext {
 namespace {

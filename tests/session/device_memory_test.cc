@@ -19,10 +19,10 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/has_device.h"
-#include "tests/front/random_cases.h"
-#include "tests/front/row_kinds.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/has_device.h"
+#include "tests/common/random_cases.h"
+#include "tests/common/row_kinds.h"
 
 namespace ceres_ext {
 namespace {
@@ -96,8 +96,8 @@ void AddRows(Random* random,
         random->Chance(own_loss) ? RandomLoss(random) : shared;
     if (kind == Kind::kViews) {
       problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<ViewError, 2, 6, 3, 3>(
-              new ViewError{u, v}),
+          new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
+              new SplitReprojection{u, v}),
           loss,
           camera,
           bal->camera(0) + 6,
@@ -128,7 +128,7 @@ void AddOthers(Random* random,
   if (kind == Kind::kGeneralRows && bal->camera_size == 9) {
     for (int i = 1; i < bal->num_cameras(); ++i) {
       problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<NearError, 4, 9, 9>(new NearError),
+          new ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9>(new Near<4>{0.01}),
           nullptr,
           bal->camera(i - 1),
           bal->camera(i));

@@ -1677,6 +1677,9 @@ TEST_F(RandomStructures, TheFirstMergedBlockWithoutInverseIsNamed) {
   }
 }
 
+// Tests without a machine.
+#ifndef CERES_EXT_TEST_ON_CUDA
+
 // Against the definition, pair by pair. All of F is in one block or another.
 TEST(MergedBlocks, OccurOnlyTogether) {
   int num_merged = 0;
@@ -1852,6 +1855,8 @@ TEST(SchurPairsBuilder, CountsTheElementsOfWideBlocks) {
   EXPECT_EQ(builder.crossing_families().num_values(),
             int64_t{kColumns} * kColumns);
 }
+
+#endif  // CERES_EXT_TEST_ON_CUDA
 
 }  // namespace
 }  // namespace ceres_ext::solver

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/front/on_machine.h"
+#include "tests/common/on_machine.h"
 
 namespace ceres_ext {
 namespace {

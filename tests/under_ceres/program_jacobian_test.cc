@@ -33,7 +33,7 @@
 #include "ceres_ext/under_ceres/program_evaluator.h"
 #include "ceres_ext/under_ceres/program_rows.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
 
 namespace ceres_ext {
 namespace {

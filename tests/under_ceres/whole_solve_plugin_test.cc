@@ -14,7 +14,7 @@
 #include "ceres_ext/solve.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
 
 namespace ceres_ext {
 namespace {

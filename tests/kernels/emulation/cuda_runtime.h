@@ -2,10 +2,11 @@
 //
 // Runs the device bodies (.cu.cc) on the host, compiled as plain C++, so that
 // machines without a GPU test them too. A block's threads are fibers that
-// switch at barriers and shuffles; blocks run one after another, those of a
-// cluster together; shared memory starts as NaN. A kernel that runs in clusters
-// has none but the dynamic one, since others are the same in all blocks. A
-// barrier that part of a block has left by returning, and a
+// switch at barriers and shuffles; those that come to none run one after
+// another in one fiber, whose stack is in the cache. Blocks run one after
+// another, those of a cluster together; shared memory starts as NaN. A kernel
+// that runs in clusters has none but the dynamic one, since others are the same
+// in all blocks. A barrier that part of a block has left by returning, and a
 // shuffle whose mask names a lane that doesn't come, end the program with a
 // message. Data races that need real concurrency are not seen here: that is
 // the sanitizers' work on a GPU.
@@ -182,13 +183,22 @@ struct Fiber {
   Context context;
   TracedStack traced;
   std::unique_ptr<char[]> stack;
+};
+
+// A thread of the cluster that runs.
+struct Thread {
   State state = State::kReady;
+  Fiber* fiber = nullptr;  // null: it has not begun
+  unsigned num_exchanges = 0;
 };
 
 constexpr size_t kStackBytes = 256 * 1024;
 
 struct Machine {
   std::vector<std::unique_ptr<Fiber>> fibers;
+  std::vector<Fiber*> free_fibers;
+  std::vector<Thread> threads;
+  int warp_end = 0;  // of the threads of the warp that runs
   Context scheduler;
   TracedStack traced;
   const std::function<void()>* body = nullptr;
@@ -196,8 +206,9 @@ struct Machine {
   int block_size = 0;
   int cluster_size = 1;
   int64_t first_block = 0;  // of the cluster
-  // One value of up to 16 bytes per thread, for shuffles.
-  std::vector<std::array<unsigned char, 16>> exchange;
+  // One value of up to 16 bytes per thread, for shuffles. They take turns: a
+  // thread may begin one while others still read of the one before.
+  std::vector<std::array<unsigned char, 16>> exchange[2];
   std::vector<unsigned char> dynamic_shared[kMaxClusterBlocks];
 };
 
@@ -223,43 +234,76 @@ inline void Fail(const char* what) {
   std::abort();
 }
 
+inline void Trampoline();
+
+// Goes from a stack to thread `to`.
+CERES_EXT_UNTRACED inline void Resume(int to, Context* from) {
+  Machine& m = machine();
+  m.current = to;
+  threadIdx.x = static_cast<unsigned>(to % m.block_size);
+  blockIdx.x = static_cast<unsigned>(m.first_block + to / m.block_size);
+  Fiber*& fiber = m.threads[static_cast<size_t>(to)].fiber;
+  if (fiber == nullptr) {
+    fiber = m.free_fibers.back();
+    m.free_fibers.pop_back();
+    fiber->context.Prepare(fiber->stack.get(), kStackBytes, &Trampoline);
+    fiber->traced.Prepare(false);
+  }
+  TracedStack::Switch(&fiber->traced);
+  Context::Switch(from, &fiber->context);
+}
+
+// Continues with the next thread of the warp, if it waits for nothing.
 CERES_EXT_UNTRACED inline void Yield(State state) {
   Machine& m = machine();
-  Fiber& fiber = *m.fibers[static_cast<size_t>(m.current)];
-  fiber.state = state;
-  TracedStack::Switch(&m.traced);
-  Context::Switch(&fiber.context, &m.scheduler);
+  Thread& thread = m.threads[static_cast<size_t>(m.current)];
+  Context* const context = &thread.fiber->context;
+  thread.state = state;
+  const int next = m.current + 1;
+  if (next < m.warp_end &&
+      m.threads[static_cast<size_t>(next)].state == State::kReady) {
+    Resume(next, context);
+  } else {
+    TracedStack::Switch(&m.traced);
+    Context::Switch(context, &m.scheduler);
+  }
 }
 
+// Runs a thread, and then those after it in its warp that have not begun, up to
+// one that comes to a barrier.
 CERES_EXT_UNTRACED inline void Trampoline() {
-  (*machine().body)();
-  Yield(State::kDone);
-}
-
-CERES_EXT_UNTRACED inline void Resume(int thread) {
   Machine& m = machine();
-  m.current = thread;
-  threadIdx.x = static_cast<unsigned>(thread % m.block_size);
-  blockIdx.x = static_cast<unsigned>(m.first_block + thread / m.block_size);
-  Fiber& fiber = *m.fibers[static_cast<size_t>(thread)];
-  fiber.state = State::kReady;
-  TracedStack::Switch(&fiber.traced);
-  Context::Switch(&m.scheduler, &fiber.context);
+  for (;;) {
+    (*m.body)();
+    Thread* const done = &m.threads[static_cast<size_t>(m.current)];
+    Fiber* const fiber = done->fiber;
+    const int next = m.current + 1;
+    if (next >= m.warp_end || done[1].fiber != nullptr ||
+        done[1].state != State::kReady) {
+      m.free_fibers.push_back(fiber);
+      Yield(State::kDone);
+    }
+    done->state = State::kDone;
+    done[1].fiber = fiber;
+    m.current = next;
+    threadIdx.x = static_cast<unsigned>(next % m.block_size);
+  }
 }
 
 // Runs the threads of a warp up to their next barrier.
 inline void RunWarp(int begin, int end) {
   Machine& m = machine();
+  Thread* const threads = m.threads.data();
+  m.warp_end = end;
   for (;;) {
     int num_at_warp_barrier = 0;
     for (int t = begin; t < end; ++t) {
-      if (m.fibers[static_cast<size_t>(t)]->state == State::kReady) {
-        Resume(t);
+      if (threads[t].state == State::kReady) {
+        Resume(t, &m.scheduler);
       }
     }
     for (int t = begin; t < end; ++t) {
-      num_at_warp_barrier +=
-          m.fibers[static_cast<size_t>(t)]->state == State::kAtWarpBarrier;
+      num_at_warp_barrier += threads[t].state == State::kAtWarpBarrier;
     }
     if (num_at_warp_barrier == 0) {
       return;
@@ -268,7 +312,7 @@ inline void RunWarp(int begin, int end) {
       Fail("a full-warp operation that not every lane reaches");
     }
     for (int t = begin; t < end; ++t) {
-      m.fibers[static_cast<size_t>(t)]->state = State::kReady;
+      threads[t].state = State::kReady;
     }
   }
 }
@@ -281,9 +325,9 @@ inline State RunBlock(int begin, int end) {
     for (int w = begin; w < end; w += 32) {
       RunWarp(w, w + 32 < end ? w + 32 : end);
     }
-    const State state = m.fibers[static_cast<size_t>(begin)]->state;
+    const State state = m.threads[static_cast<size_t>(begin)].state;
     for (int t = begin; t < end; ++t) {
-      if (m.fibers[static_cast<size_t>(t)]->state != state) {
+      if (m.threads[static_cast<size_t>(t)].state != state) {
         Fail("a barrier that part of the block has left");
       }
     }
@@ -291,7 +335,7 @@ inline State RunBlock(int begin, int end) {
       return state;
     }
     for (int t = begin; t < end; ++t) {
-      m.fibers[static_cast<size_t>(t)]->state = State::kReady;
+      m.threads[static_cast<size_t>(t)].state = State::kReady;
     }
   }
 }
@@ -300,12 +344,7 @@ inline void RunCluster() {
   Machine& m = machine();
   const int num_threads = m.cluster_size * m.block_size;
   m.traced.Prepare(true);
-  for (int t = 0; t < num_threads; ++t) {
-    Fiber& fiber = *m.fibers[static_cast<size_t>(t)];
-    fiber.state = State::kReady;
-    fiber.context.Prepare(fiber.stack.get(), kStackBytes, &Trampoline);
-    fiber.traced.Prepare(false);
-  }
+  m.threads.assign(static_cast<size_t>(num_threads), {});
   for (;;) {
     int num_done = 0;
     for (int t = 0; t < num_threads; t += m.block_size) {
@@ -318,7 +357,7 @@ inline void RunCluster() {
       Fail("a barrier that part of the cluster has left");
     }
     for (int t = 0; t < num_threads; ++t) {
-      m.fibers[static_cast<size_t>(t)]->state = State::kReady;
+      m.threads[static_cast<size_t>(t)].state = State::kReady;
     }
   }
 }
@@ -333,8 +372,11 @@ inline void Run(int64_t num_clusters,
   while (m.fibers.size() < num_threads) {
     m.fibers.push_back(std::make_unique<Fiber>());
     m.fibers.back()->stack.reset(new char[kStackBytes]);
+    m.free_fibers.push_back(m.fibers.back().get());
   }
-  m.exchange.resize(m.fibers.size() < 1024 ? 1024 : m.fibers.size());
+  for (auto& exchange : m.exchange) {
+    exchange.resize(m.fibers.size() < 1024 ? 1024 : m.fibers.size());
+  }
   m.body = &body;
   m.block_size = block_size;
   m.cluster_size = cluster_size;
@@ -349,20 +391,22 @@ inline void Run(int64_t num_clusters,
   }
 }
 
+// The values of the warp's lanes, until the next exchange but one.
 template <typename T>
-T Exchange(T value, int source_lane) {
+const std::array<unsigned char, 16>* ExchangeAll(T value) {
   static_assert(sizeof(T) <= 16, "one exchange slot");
   Machine& m = machine();
-  const int self = m.current;
-  std::memcpy(m.exchange[static_cast<size_t>(self)].data(), &value, sizeof(T));
+  const auto self = static_cast<size_t>(m.current);
+  auto& exchange = m.exchange[m.threads[self].num_exchanges++ % 2];
+  std::memcpy(exchange[self].data(), &value, sizeof(T));
   Yield(State::kAtWarpBarrier);
+  return &exchange[self / 32 * 32];
+}
+
+template <typename T>
+T Exchange(T value, int source_lane) {
   T result;
-  std::memcpy(&result,
-              m.exchange[static_cast<size_t>(self) / 32 * 32 +
-                         static_cast<size_t>(source_lane)]
-                  .data(),
-              sizeof(T));
-  Yield(State::kAtWarpBarrier);
+  std::memcpy(&result, ExchangeAll(value)[source_lane].data(), sizeof(T));
   return result;
 }
 
@@ -398,9 +442,11 @@ T __shfl_sync(unsigned, T value, int lane) {
   return emulation::Exchange(value, lane % 32);
 }
 inline unsigned __ballot_sync(unsigned, int value) {
+  const auto* const values = emulation::ExchangeAll(value);
   unsigned bits = 0;
   for (int lane = 0; lane < 32; ++lane) {
-    bits |= __shfl_sync(0xffffffffu, value, lane) != 0 ? 1U << lane : 0U;
+    std::memcpy(&value, values[lane].data(), sizeof(value));
+    bits |= value != 0 ? 1U << lane : 0U;
   }
   return bits;
 }

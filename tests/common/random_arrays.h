@@ -3,8 +3,8 @@
 // Random problems of arrays of all kinds of rows, blocks, losses, weights and
 // manifolds.
 
-#ifndef CERES_EXT_TESTS_FRONT_RANDOM_ARRAYS_H_
-#define CERES_EXT_TESTS_FRONT_RANDOM_ARRAYS_H_
+#ifndef CERES_EXT_TESTS_COMMON_RANDOM_ARRAYS_H_
+#define CERES_EXT_TESTS_COMMON_RANDOM_ARRAYS_H_
 
 #include <algorithm>
 #include <cmath>
@@ -19,10 +19,10 @@
 #include "ceres/manifold.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
-#include "tests/front/any_problem_functors.h"
-#include "tests/front/bal_test_problem.h"
-#include "tests/front/own_manifold.h"
-#include "tests/front/random_cases.h"
+#include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
+#include "tests/common/own_manifold.h"
+#include "tests/common/random_cases.h"
 
 namespace ceres_ext {
 
@@ -428,4 +428,4 @@ class RandomArrays {
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_RANDOM_ARRAYS_H_
+#endif  // CERES_EXT_TESTS_COMMON_RANDOM_ARRAYS_H_

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -109,6 +109,30 @@ std::unique_ptr<ceres::Problem> BuildProblem(BalTestProblem* bal,
     }
   }
   return problem;
+}
+
+ArrayProblem ArraysOf(BalTestProblem* bal,
+                      ceres::LossFunction* loss,
+                      const uint8_t* camera_is_constant,
+                      const uint8_t* point_is_constant) {
+  ArrayProblem arrays;
+  ArrayProblem::Parameters cameras = {
+      bal->cameras.data(), bal->num_cameras(), bal->camera_size};
+  cameras.is_constant = camera_is_constant;
+  ArrayProblem::Parameters points = {bal->points.data(), bal->num_points(), 3};
+  points.is_constant = point_is_constant;
+  const std::vector<ArrayProblem::Index> blocks = {
+      {arrays.AddParameters(cameras), bal->camera_id.data()},
+      {arrays.AddParameters(points), bal->point_id.data()}};
+  const auto n = static_cast<int64_t>(bal->camera_id.size());
+  if (bal->camera_size == 9) {
+    arrays.AddResiduals<BalReprojectionError>(
+        n, bal->observations.data(), blocks, loss);
+  } else {
+    arrays.AddResiduals<BalQuaternionReprojectionError>(
+        n, bal->observations.data(), blocks, loss);
+  }
+  return arrays;
 }
 
 ceres::Solver::Options TestOptions(BalTestProblem* bal, int num_threads) {

@@ -8,12 +8,14 @@
 //
 // A case that ends the process, or lasts a minute, reports its number.
 
-#ifndef CERES_EXT_TESTS_FRONT_RANDOM_CASES_H_
-#define CERES_EXT_TESTS_FRONT_RANDOM_CASES_H_
+#ifndef CERES_EXT_TESTS_COMMON_RANDOM_CASES_H_
+#define CERES_EXT_TESTS_COMMON_RANDOM_CASES_H_
 
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -21,10 +23,17 @@
 #include <initializer_list>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
 namespace ceres_ext {
+
+inline bool IsFinite(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [](double value) {
+    return std::isfinite(value);
+  });
+}
 
 class Random {
  public:
@@ -93,4 +102,4 @@ void ForEachCase(int64_t num_cases, Function&& fn) {
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_RANDOM_CASES_H_
+#endif  // CERES_EXT_TESTS_COMMON_RANDOM_CASES_H_

@@ -4,8 +4,8 @@
 // (CERES_EXT_EMULATED) and on a GPU (CERES_EXT_TEST_ON_CUDA): a machine, and a
 // problem as it is imported.
 
-#ifndef CERES_EXT_TESTS_FRONT_ON_MACHINE_H_
-#define CERES_EXT_TESTS_FRONT_ON_MACHINE_H_
+#ifndef CERES_EXT_TESTS_COMMON_ON_MACHINE_H_
+#define CERES_EXT_TESTS_COMMON_ON_MACHINE_H_
 
 #include <cstdint>
 #include <limits>
@@ -94,4 +94,4 @@ class OnMachine : public testing::Test {
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_ON_MACHINE_H_
+#endif  // CERES_EXT_TESTS_COMMON_ON_MACHINE_H_

@@ -1,3 +1,3 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "tests/front/any_problem_functors.cuh"
+#include "tests/common/functors.cuh"

@@ -6,8 +6,8 @@
 //   if (!IsAnotherProcess(hash)) {
 //     EXPECT_EQ(HashOfAnotherProcess(), hash);
 //   }
-#ifndef CERES_EXT_TESTS_FRONT_BITS_H_
-#define CERES_EXT_TESTS_FRONT_BITS_H_
+#ifndef CERES_EXT_TESTS_COMMON_BITS_H_
+#define CERES_EXT_TESTS_COMMON_BITS_H_
 
 #include <unistd.h>
 
@@ -72,4 +72,4 @@ inline uint64_t HashOfAnotherProcess() {
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_BITS_H_
+#endif  // CERES_EXT_TESTS_COMMON_BITS_H_

@@ -1,16 +1,16 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The functors of tests/front/any_problem_test.cc.
+// The functors of which tests of whole solves make problems.
 
-#ifndef CERES_EXT_TESTS_FRONT_ANY_PROBLEM_FUNCTORS_H_
-#define CERES_EXT_TESTS_FRONT_ANY_PROBLEM_FUNCTORS_H_
+#ifndef CERES_EXT_TESTS_COMMON_FUNCTORS_H_
+#define CERES_EXT_TESTS_COMMON_FUNCTORS_H_
 
 #include <algorithm>
 
 #include "ceres/internal/port.h"
 #include "ceres/rotation.h"
 #include "ceres_ext/device_cost_function.h"
-#include "tests/front/bal_test_problem.h"
+#include "tests/common/bal_test_problem.h"
 
 namespace ceres_ext {
 
@@ -32,6 +32,21 @@ struct Prior {
     std::copy_n(mean, N, prior.mean);
     return prior;
   }
+};
+
+// The first N numbers of two blocks are near to each other.
+template <int N>
+struct Near {
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* a,
+                                    const T* b,
+                                    T* residuals) const {
+    for (int i = 0; i < N; ++i) {
+      residuals[i] = weight * (a[i] - b[i]);
+    }
+    return true;
+  }
+  double weight;
 };
 
 template <int N, typename T>
@@ -139,4 +154,4 @@ struct Between {
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_ANY_PROBLEM_FUNCTORS_H_
+#endif  // CERES_EXT_TESTS_COMMON_FUNCTORS_H_

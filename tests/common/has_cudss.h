@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#ifndef CERES_EXT_TESTS_FRONT_HAS_CUDSS_H_
-#define CERES_EXT_TESTS_FRONT_HAS_CUDSS_H_
+#ifndef CERES_EXT_TESTS_COMMON_HAS_CUDSS_H_
+#define CERES_EXT_TESTS_COMMON_HAS_CUDSS_H_
 
 #ifdef CERES_EXT_WITH_CUDA
 #include "cuda_kernels/machine/cuda_sparse_cholesky.h"
@@ -20,4 +20,4 @@ inline bool HasCudss() {
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_HAS_CUDSS_H_
+#endif  // CERES_EXT_TESTS_COMMON_HAS_CUDSS_H_

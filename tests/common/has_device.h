@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#ifndef CERES_EXT_TESTS_FRONT_HAS_DEVICE_H_
-#define CERES_EXT_TESTS_FRONT_HAS_DEVICE_H_
+#ifndef CERES_EXT_TESTS_COMMON_HAS_DEVICE_H_
+#define CERES_EXT_TESTS_COMMON_HAS_DEVICE_H_
 
 #include "ceres_ext/options.h"
 
@@ -37,4 +37,4 @@ inline bool HasDevice() {
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_HAS_DEVICE_H_
+#endif  // CERES_EXT_TESTS_COMMON_HAS_DEVICE_H_

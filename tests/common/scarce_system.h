@@ -2,8 +2,8 @@
 //
 // A system that runs out of memory or threads when a test says so: replaces
 // malloc and its kin, and pthread_create, in the test program.
-#ifndef CERES_EXT_TESTS_FRONT_SCARCE_SYSTEM_H_
-#define CERES_EXT_TESTS_FRONT_SCARCE_SYSTEM_H_
+#ifndef CERES_EXT_TESTS_COMMON_SCARCE_SYSTEM_H_
+#define CERES_EXT_TESTS_COMMON_SCARCE_SYSTEM_H_
 
 #include <cstdint>
 
@@ -31,4 +31,4 @@ int64_t NumLiveBlocks();
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_SCARCE_SYSTEM_H_
+#endif  // CERES_EXT_TESTS_COMMON_SCARCE_SYSTEM_H_

@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "tests/front/row_kinds.h"
+#include "tests/common/row_kinds.h"
 
 #include <cmath>
 #include <cstddef>
@@ -34,8 +34,9 @@ Case::Case(Kind kind, int num_threads, BalTestProblem start)
     for (size_t k = 0; k < bal.camera_id.size(); ++k) {
       double* camera = bal.camera(bal.camera_id[k]);
       problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<ViewError, 2, 6, 3, 3>(new ViewError{
-              bal.observations[2 * k], bal.observations[2 * k + 1]}),
+          new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
+              new SplitReprojection{bal.observations[2 * k],
+                                    bal.observations[2 * k + 1]}),
           nullptr,
           camera,
           bal.camera(0) + 6,
@@ -46,7 +47,7 @@ Case::Case(Kind kind, int num_threads, BalTestProblem start)
   }
   if (kind == Kind::kGeneralRows) {
     problem->AddResidualBlock(
-        new ceres::AutoDiffCostFunction<NearError, 4, 9, 9>(new NearError),
+        new ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9>(new Near<4>{0.01}),
         new ceres::HuberLoss(1.0),
         bal.camera(0),
         bal.camera(1));

@@ -2,8 +2,8 @@
 //
 // A user-defined manifold for tests: x + 2 delta, and all its possible faults.
 
-#ifndef CERES_EXT_TESTS_FRONT_OWN_MANIFOLD_H_
-#define CERES_EXT_TESTS_FRONT_OWN_MANIFOLD_H_
+#ifndef CERES_EXT_TESTS_COMMON_OWN_MANIFOLD_H_
+#define CERES_EXT_TESTS_COMMON_OWN_MANIFOLD_H_
 
 #include <limits>
 #include <stdexcept>
@@ -66,4 +66,4 @@ class OwnManifold : public ceres::Manifold {
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_OWN_MANIFOLD_H_
+#endif  // CERES_EXT_TESTS_COMMON_OWN_MANIFOLD_H_

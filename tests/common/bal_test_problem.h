@@ -4,9 +4,10 @@
 // on a ring look at points in a unit cube, image noise of a pixel, a perturbed
 // start. The same seed gives the same problem.
 
-#ifndef CERES_EXT_TESTS_FRONT_BAL_TEST_PROBLEM_H_
-#define CERES_EXT_TESTS_FRONT_BAL_TEST_PROBLEM_H_
+#ifndef CERES_EXT_TESTS_COMMON_BAL_TEST_PROBLEM_H_
+#define CERES_EXT_TESTS_COMMON_BAL_TEST_PROBLEM_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "ceres/problem.h"
 #include "ceres/rotation.h"
 #include "ceres/solver.h"
+#include "ceres_ext/array_problem.h"
 
 namespace ceres_ext {
 
@@ -57,6 +59,12 @@ struct BalTestProblem {
     return static_cast<int>(cameras.size()) / camera_size;
   }
   int num_points() const { return static_cast<int>(points.size()) / 3; }
+  // All parameters: cameras, then points.
+  std::vector<double> Values() const {
+    std::vector<double> values = cameras;
+    values.insert(values.end(), points.begin(), points.end());
+    return values;
+  }
   double* camera(int i) { return &cameras[camera_size * i]; }
   double* point(int i) { return &points[3 * i]; }
 };
@@ -77,9 +85,16 @@ std::unique_ptr<ceres::Problem> BuildProblem(
     bool use_manifold = false,
     ceres::LossFunction* loss = nullptr);
 
+// The same as arrays: cameras, then points. loss is the caller's. The last two
+// have a byte per camera and per point, as ArrayProblem::Parameters has.
+ArrayProblem ArraysOf(BalTestProblem* bal,
+                      ceres::LossFunction* loss = nullptr,
+                      const uint8_t* camera_is_constant = nullptr,
+                      const uint8_t* point_is_constant = nullptr);
+
 // ITERATIVE_SCHUR with SCHUR_JACOBI, points first, quiet.
 ceres::Solver::Options TestOptions(BalTestProblem* bal, int num_threads = 1);
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_BAL_TEST_PROBLEM_H_
+#endif  // CERES_EXT_TESTS_COMMON_BAL_TEST_PROBLEM_H_

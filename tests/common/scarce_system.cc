@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "tests/front/scarce_system.h"
+#include "tests/common/scarce_system.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#ifndef CERES_EXT_TESTS_FRONT_SAME_STEPS_H_
-#define CERES_EXT_TESTS_FRONT_SAME_STEPS_H_
+#ifndef CERES_EXT_TESTS_COMMON_SAME_STEPS_H_
+#define CERES_EXT_TESTS_COMMON_SAME_STEPS_H_
 
 #include <algorithm>
 #include <cmath>
@@ -47,4 +47,4 @@ inline size_t ExpectSameSteps(const ceres::Solver::Summary& ours,
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_FRONT_SAME_STEPS_H_
+#endif  // CERES_EXT_TESTS_COMMON_SAME_STEPS_H_

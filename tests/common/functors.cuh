@@ -1,12 +1,12 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The device forms of tests/front/any_problem_functors.h.
+// The device forms of tests/common/functors.h.
 
-#ifndef CERES_EXT_TESTS_GLUE_ANY_PROBLEM_FUNCTORS_CUH_
-#define CERES_EXT_TESTS_GLUE_ANY_PROBLEM_FUNCTORS_CUH_
+#ifndef CERES_EXT_TESTS_COMMON_FUNCTORS_CUH_
+#define CERES_EXT_TESTS_COMMON_FUNCTORS_CUH_
 
 #include "ceres_ext/device_cost_function.cuh"
-#include "tests/front/any_problem_functors.h"
+#include "tests/common/functors.h"
 
 namespace ceres_ext {
 
@@ -17,4 +17,4 @@ CERES_EXT_FOR_EACH_TEST_FUNCTOR(CERES_EXT_TEST_FUNCTOR)
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_GLUE_ANY_PROBLEM_FUNCTORS_CUH_
+#endif  // CERES_EXT_TESTS_COMMON_FUNCTORS_CUH_
