@@ -33,6 +33,7 @@
 #include "problem_io/byte_stream.h"
 #include "problem_io/number_text.h"
 #include "tests/bal/bal_test_util.h"
+#include "tests/bal/refusals.h"
 
 // The largest single allocation since the last reset, to show that the reader
 // takes no memory on the word of a header.
@@ -106,20 +107,9 @@ std::string SmallText() {
   return text + "7\n8\n-9\n";
 }
 
-// Line number `line` (from 1) of SmallText replaced.
-std::string WithLine(int line, const std::string& replacement) {
-  std::istringstream in(SmallText());
-  std::string out;
-  std::string current;
-  for (int i = 1; std::getline(in, current); ++i) {
-    out += (i == line ? replacement : current) + "\n";
-  }
-  return out;
-}
-
 // Blocks that end behind each character, and those of programs.
 std::vector<BalReadOptions> AllOptions() {
-  std::vector<BalReadOptions> all;
+  std::vector<BalReadOptions> all(1);
   for (const int num_threads : {1, 2, 7, 16}) {
     for (const size_t block_size : {1, 3, 17, 1 << 18}) {
       all.push_back({num_threads, block_size});
@@ -128,26 +118,8 @@ std::vector<BalReadOptions> AllOptions() {
   return all;
 }
 
-// Expects the same error however the text is read.
 std::string ErrorOf(const std::string& bytes) {
-  BalProblem problem;
-  std::string error;
-  EXPECT_FALSE(
-      ReadBalMemory("f", bytes.data(), bytes.size(), &problem, &error));
-  for (const BalReadOptions& options : AllOptions()) {
-    std::string other;
-    EXPECT_FALSE(ReadBalMemory(
-        "f", bytes.data(), bytes.size(), &problem, &other, options));
-    EXPECT_EQ(other, error)
-        << options.num_threads << " threads, blocks of " << options.block_size;
-  }
-  EXPECT_EQ(problem.num_observations(), 0);
-  EXPECT_EQ(problem.cameras.size(), 0u);
-  EXPECT_EQ(error.find('\n'), std::string::npos) << error;
-  for (const char c : error) {
-    EXPECT_TRUE(c >= ' ' && c <= '~') << error;
-  }
-  return error;
+  return ErrorOfReading(bytes, AllOptions());
 }
 
 void ExpectSmall(const BalProblem& problem) {
@@ -192,7 +164,7 @@ TEST(BalReader, AnyWhiteSpaceAndPlusSigns) {
     }
   }
   ExpectReadsAsSmall(spaced);
-  ExpectReadsAsSmall(WithLine(2, "+0 +0 +1.5 -2.5"));
+  ExpectReadsAsSmall(Damaged(SmallText(), "0 0 1.5 -2.5", "+0 +0 +1.5 -2.5"));
   text.pop_back();  // no end of line at the end
   ExpectReadsAsSmall(text);
 }
@@ -376,17 +348,13 @@ TEST(BalReader, NumbersAcrossBufferBoundaries) {
 }
 
 TEST(BalReader, NumbersTooSmallForADoubleAreZero) {
-  std::string text = WithLine(2, "0 0 1e-400 -1e-400");
+  const std::string half =
+      Damaged(SmallText(), "0 0 1.5 -2.5", "0 0 1e-400 -1e-400");
   BalProblem problem;
   std::string error;
   for (const char* third : {"1 0 +0.00001e-320 4.9406564584124654e-324",
                             "1 0 1e-99999999999999999999 5e-324"}) {
-    std::istringstream in(text);
-    text.clear();
-    std::string line;
-    for (int i = 1; std::getline(in, line); ++i) {
-      text += (i == 3 ? third : line) + std::string("\n");
-    }
+    const std::string text = Damaged(half, "1 0 3e2 -4.25e-1", third);
     ASSERT_TRUE(ReadBalMemory("f", text.data(), text.size(), &problem, &error))
         << error;
     EXPECT_EQ(problem.observations[0], 0.0);
@@ -400,112 +368,12 @@ TEST(BalReader, NumbersTooSmallForADoubleAreZero) {
 }
 
 TEST(BalReader, MalformedText) {
-  const char kCount[] = "an integer from 1 to 2147483647";
-  const struct {
-    std::string text;
-    std::string error;
-  } kCases[] = {
-      // Header.
-      {"",
-       "f:1: expected the number of cameras, " + std::string(kCount) +
-           ", found the end of the file"},
-      {" \n\n ",
-       "f:3: expected the number of cameras, " + std::string(kCount) +
-           ", found the end of the file"},
-      {WithLine(1, "two 1 2"),
-       "f:1: expected the number of cameras, " + std::string(kCount) +
-           ", found 'two'"},
-      {WithLine(1, "2 -1 2"),
-       "f:1: expected the number of points, " + std::string(kCount) +
-           ", found '-1'"},
-      {WithLine(1, "2 0 2"),
-       "f:1: expected the number of points, " + std::string(kCount) +
-           ", found '0'"},
-      {WithLine(1, "2 1 2147483648"),
-       "f:1: expected the number of observations, " + std::string(kCount) +
-           ", found '2147483648'"},
-      {WithLine(1, "2 1 99999999999999999999999"),
-       "f:1: expected the number of observations, " + std::string(kCount) +
-           ", found '99999999999999999999999'"},
-      {WithLine(1, "2 1 2.0"),
-       "f:1: expected the number of observations, " + std::string(kCount) +
-           ", found '2.0'"},
-      // Observations.
-      {WithLine(2, "2 0 1.5 -2.5"),
-       "f:2: expected the camera of observation 1 of 2, an integer from 0 to "
-       "1, found '2'"},
-      {WithLine(2, "-1 0 1.5 -2.5"),
-       "f:2: expected the camera of observation 1 of 2, an integer from 0 to "
-       "1, found '-1'"},
-      {WithLine(3, "1 1 3e2 -4.25e-1"),
-       "f:3: expected the point of observation 2 of 2, an integer from 0 to "
-       "0, found '1'"},
-      {WithLine(3, "1 0 abc -4.25e-1"),
-       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
-       "'abc'"},
-      {WithLine(3, "1 0 3e2 nan"),
-       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
-       "'nan'"},
-      {WithLine(3, "1 0 -inf 1"),
-       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
-       "'-inf'"},
-      {WithLine(3, "1 0 1e999 1"),
-       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
-       "'1e999'"},
-      {WithLine(3, "1 0 -1e400 1"),
-       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
-       "'-1e400'"},
-      {WithLine(3, "1 0 1.5x 1"),
-       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
-       "'1.5x'"},
-      {WithLine(3, "1 0 0x10 1"),
-       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
-       "'0x10'"},
-      {WithLine(3, "1 0 +-1 1"),
-       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
-       "'+-1'"},
-      {WithLine(3, "1 0 + 1"),
-       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
-       "'+'"},
-      // Parameters.
-      {WithLine(5, "1,5"),
-       "f:5: expected parameter 2 of 9 of camera 1 of 2, a finite number, "
-       "found '1,5'"},
-      {WithLine(13, "nan"),
-       "f:13: expected parameter 1 of 9 of camera 2 of 2, a finite number, "
-       "found 'nan'"},
-      {WithLine(23, "?"),
-       "f:23: expected coordinate 2 of 3 of point 1 of 1, a finite number, "
-       "found '?'"},
-      // Too little and too much.
-      {"2 1 2\n0 0 1.5 -2.5\n1 0",
-       "f:3: expected x and y of observation 2 of 2, finite numbers, found the "
-       "end of the file"},
-      {"2 1 2\n0 0 1.5 -2.5\n1 0 3e2 -4.25e-1\n1\n2\n",
-       "f:6: expected parameter 3 of 9 of camera 1 of 2, a finite number, "
-       "found the end of the file"},
-      {SmallText() + "\n10\n",
-       "f:26: expected nothing after the last point, found '10'"},
-      // Garbage.
-      {std::string("\0\1\x7f\xff", 4) + "rest",
-       "f:1: expected the number of cameras, " + std::string(kCount) +
-           ", found '\\x00\\x01\\x7f\\xffrest'"},
-      {std::string(3000, '1'),
-       "f:1: expected the number of cameras, " + std::string(kCount) +
-           ", found '" + std::string(40, '1') + "...'"},
-      {std::string(3000, '0') + "1 1 2",
-       "f:1: expected the number of cameras, " + std::string(kCount) +
-           ", found '" + std::string(40, '0') + "...'"},
-      {WithLine(3, "1 0 0." + std::string(3000, '3') + " 1"),
-       "f:3: expected x and y of observation 2 of 2, finite numbers, found "
-       "'0." +
-           std::string(38, '3') + "...'"},
-  };
-  for (const auto& c : kCases) {
-    EXPECT_EQ(ErrorOf(c.text), c.error);
+  for (const auto& row : Refusals("BAL as text")) {
+    const std::string text = Damaged(SmallText(), row[0], row[1]);
+    EXPECT_EQ(ErrorOf(text), row[2]);
     // Compression changes nothing about it.
-    EXPECT_EQ(ErrorOf(Gzip(c.text)), c.error);
-    EXPECT_EQ(ErrorOf(Bzip2(c.text)), c.error);
+    EXPECT_EQ(ErrorOf(Gzip(text)), row[2]);
+    EXPECT_EQ(ErrorOf(Bzip2(text)), row[2]);
   }
 }
 
@@ -611,13 +479,14 @@ TEST(BalReader, FilesThatAreNone) {
 
 TEST(BalWriter, ReadsBackAsTheSameBits) {
   const BalProblem written = RandomProblem(20, 300, 20000);
-  for (const char* name : {"plain.txt", "compressed.gz", "compressed.bz2"}) {
+  for (const char* name :
+       {"plain.txt", "compressed.gz", "compressed.bz2", "arrays.npz"}) {
     const std::string path = TempPath(name);
     std::string error;
     ASSERT_TRUE(WriteBalFile(path, written, &error)) << error;
-    for (const int num_threads : {1, 2, 7, 16}) {
+    for (const int num_threads : {0, 1, 2, 7, 16}) {
       BalProblem read;
-      ASSERT_TRUE(ReadBalFile(path, &read, &error, {num_threads, 1 << 14}))
+      ASSERT_TRUE(ReadBalFile(path, &read, &error, {num_threads, 1 << 12}))
           << error;
       ExpectSameProblem(read, written);
     }
@@ -654,8 +523,10 @@ TEST(BalWriter, SuffixChoosesCompression) {
   const struct {
     const char* name;
     std::string magic;
-  } kCases[] = {
-      {"a.txt", "2 10 100\n"}, {"a.gz", "\x1f\x8b"}, {"a.bz2", "BZh"}};
+  } kCases[] = {{"a.txt", "2 10 100\n"},
+                {"a.gz", "\x1f\x8b"},
+                {"a.bz2", "BZh"},
+                {"a.npz", "PK\3\4"}};
   for (const auto& c : kCases) {
     const std::string path = TempPath(c.name);
     ASSERT_TRUE(WriteBalFile(path, problem, &error)) << error;
@@ -667,12 +538,18 @@ TEST(BalWriter, SuffixChoosesCompression) {
 TEST(BalWriter, Failures) {
   const BalProblem problem = RandomProblem(2, 10, 100);
   std::string error;
-  const std::string nowhere = TempPath("no_such_folder") + "/a.txt";
-  EXPECT_FALSE(WriteBalFile(nowhere, problem, &error));
-  EXPECT_EQ(error,
-            nowhere +
-                ": expected a file that can be written, found No such "
-                "file or directory");
+  BalProblem quaternions = problem;
+  quaternions.camera_size = 10;
+  for (const char* suffix : {".txt", ".npz"}) {
+    const std::string nowhere = TempPath("no_such_folder") + "/a" + suffix;
+    EXPECT_FALSE(WriteBalFile(nowhere, problem, &error));
+    EXPECT_EQ(error,
+              nowhere +
+                  ": expected a file that can be written, found No such "
+                  "file or directory");
+    EXPECT_FALSE(WriteBalFile(TempPath("q") + suffix, quaternions, &error));
+    EXPECT_THAT(error, HasSubstr("expected cameras with 9 parameters"));
+  }
   EXPECT_FALSE(WriteBalFile("/", problem, &error));
   EXPECT_THAT(error, HasSubstr("found Is a directory"));
   if (access("/dev/full", W_OK) == 0) {
@@ -688,10 +565,6 @@ TEST(BalWriter, Failures) {
       std::remove(link.c_str());
     }
   }
-  BalProblem quaternions = problem;
-  quaternions.camera_size = 10;
-  EXPECT_FALSE(WriteBalFile(TempPath("q.txt"), quaternions, &error));
-  EXPECT_THAT(error, HasSubstr("expected cameras with 9 parameters"));
 }
 
 TEST(PlyWriter, CamerasGreenPointsWhite) {

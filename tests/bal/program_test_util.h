@@ -16,6 +16,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/bal/bal_test_util.h"
+#include "tests/bal/refusals.h"
 
 namespace ceres_ext::bal {
 
@@ -71,6 +72,15 @@ inline void ExpectFails(const std::string& program,
       arguments,
       code,
       std::filesystem::path(program).filename().string() + ": " + error);
+}
+
+// A section of refusals.txt: exit codes, arguments and errors.
+inline void ExpectRefusals(const std::string& program,
+                           const std::string& section,
+                           const Values& values = {}) {
+  for (const auto& row : Refusals(section, values)) {
+    ExpectFails(program, row.at(1), std::stoi(row[0]), row.at(2));
+  }
 }
 
 // A problem that solves in milliseconds. Removed at the end of the test.

@@ -649,96 +649,9 @@ TEST_F(ColmapAdjusterTest, SaysWhatIsWrong) {
                   .code,
               0);
   }
-  const struct {
-    std::string flags;
-    int code;
-    std::string line;
-  } kCases[] = {
-      {"",
-       1,
-       "--input_path: expected the name of a folder, found none; see --help"},
-      {"--input_path=a",
-       1,
-       "--output_path: expected the name of a folder, found none; see --help"},
-      {paths + "--loss_function_type=TUKEY",
-       1,
-       "--loss_function_type: expected one of TRIVIAL, SOFT_L1, CAUCHY, HUBER, "
-       "found 'TUKEY'"},
-      {paths + "--loss_function_scale=0",
-       1,
-       "--loss_function_scale: expected a number above 0, found 0"},
-      {paths + "--num_threads=0",
-       1,
-       "--num_threads: expected -1 or a number >= 1, found 0"},
-      {paths + "--origin=1,2",
-       1,
-       "--origin: expected auto, none or three numbers X,Y,Z, found '1,2'"},
-      {paths + "--origin=1,2,inf",
-       1,
-       "--origin: expected auto, none or three numbers X,Y,Z, found "
-       "'1,2,inf'"},
-      {paths + "--origin=1,2,3,4",
-       1,
-       "--origin: expected auto, none or three numbers X,Y,Z, found "
-       "'1,2,3,4'"},
-      {paths + "--output_type=PLY",
-       1,
-       "--output_type: expected one of auto, TXT, BIN, found 'PLY'"},
-      {paths + "--report_json='" + Path("input/images.txt") + "'",
-       1,
-       "--report_json: expected another file than that of --input_path, found "
-       "the same, " +
-           Path("input/images.txt")},
-      {Paths("input", "input") + "--final_ply='" + Path("input/cameras.txt") +
-           "'",
-       1,
-       "--final_ply: expected another file than that of --input_path, found "
-       "the same, " +
-           Path("input/cameras.txt")},
-      {paths + "--final_ply='" + Path("a") + "' --report_json='" + Path("a") +
-           "'",
-       1,
-       "--report_json: expected another file than that of --final_ply, found "
-       "the same, " +
-           Path("a")},
-      {Paths("input", "input") + "--output_type=BIN",
-       4,
-       Path("input") +
-           ": expected a folder without other files of a model, found "
-           "cameras.txt"},
-      {paths + "--report_json='" + Path("none/a") + "'",
-       4,
-       Path("none/a") +
-           ": expected a file that can be written, found no such folder"},
-      {paths + "--solver=colmap",
-       1,
-       "--solver: expected one of ceres_ext, ceres, found 'colmap'"},
-      {Paths("none", "output"),
-       2,
-       Path("none/cameras.txt") +
-           ": expected a readable file, found No such file or directory"},
-      {Paths("input/cameras.txt", "output"),
-       2,
-       Path("input/cameras.txt") +
-           ": expected the folder of a model of COLMAP, found a file"},
-      {Paths("bal.txt", "output"),
-       2,
-       Path("bal.txt") +
-           ": expected the folder of a model of COLMAP, found a problem in BAL "
-           "format, which bundle_adjuster refines"},
-      {Paths("bal.npz", "output"),
-       2,
-       Path("bal.npz") +
-           ": expected the folder of a model of COLMAP, found a problem in BAL "
-           "format, which bundle_adjuster refines"},
-      {Paths("input", "none/output"),
-       4,
-       Path("none/output") +
-           ": expected a file that can be written, found no such folder"},
-  };
-  for (const auto& c : kCases) {
-    ExpectFailure(c.flags, c.code, "colmap_adjuster: " + c.line);
-  }
+  bal::ExpectRefusals(BUNDLE_ADJUSTER,
+                      "colmap_adjuster",
+                      {{"folder", folder_}, {"paths", paths}});
   EXPECT_THAT(Adjust(paths + "--device=tpu").err,
               StartsWith("colmap_adjuster: "));
   EXPECT_EQ(Adjust(paths + "--device=tpu").code, 1);

@@ -172,50 +172,10 @@ TEST(BalGenerate, WritesModelsAndRefuses) {
   ExpectSame(model, MakeModel(scene, "OPENCV_FISHEYE", 3, VALUES_OF_TRUTH));
 
   bal::WriteBytes(folder + "/file", "");
-  const struct {
-    std::string flags;
-    int code;
-    std::string err;
-  } kCases[] = {
-      {"--output=a --camera_model=EQUIRECTANGULAR",
-       1,
-       "--camera_model: expected one of " + CameraModelNames() +
-           ", found 'EQUIRECTANGULAR'"},
-      {"--output=a --shared_cameras=1",
-       1,
-       "--shared_cameras: expected a number from 0 to 0 without "
-       "--camera_model, found 1"},
-      {"--output=a --camera_model=RADIAL --shared_cameras=21",
-       1,
-       "--shared_cameras: expected a number from 0 to 20, found 21"},
-      {"--output=a --camera_model=RADIAL --shared_cameras=-1",
-       1,
-       "--shared_cameras: expected a number from 0 to 20, found -1"},
-      {"--camera_model=RADIAL --output='" + folder + "/new' --truth='" +
-           folder + "/new/'",
-       1,
-       "--truth: expected another file than that of --output, found the "
-       "same, " +
-           folder + "/new"},
-      {"--camera_model=RADIAL --output='" + output + "' --truth='" + output +
-           "/.'",
-       1,
-       "--truth: expected another file than that of --output, found the "
-       "same, " +
-           output + "/./cameras.txt"},
-      {"--camera_model=RADIAL --output='" + folder + "/file'",
-       4,
-       folder + "/file: expected a folder, found a file"},
-      {"--camera_model=RADIAL --output='" + folder + "/none/a'",
-       4,
-       folder + "/none/a: expected a file that can be written, found no such "
-                "folder"},
-  };
-  for (const auto& c : kCases) {
-    const bal::Outcome outcome = bal::Execute(BAL_GENERATE, sizes + c.flags);
-    EXPECT_EQ(outcome.code, c.code) << c.flags;
-    EXPECT_EQ(outcome.err, "bal_generate: " + c.err + "\n");
-  }
+  bal::ExpectRefusals(
+      BAL_GENERATE,
+      "bal_generate of models",
+      {{"sizes", sizes}, {"folder", folder}, {"models", CameraModelNames()}});
   fs::remove_all(folder);
 }
 

@@ -25,6 +25,7 @@
 #include "gtest/gtest.h"
 #include "problem_io/survey_reader.h"
 #include "tests/bal/bal_test_util.h"
+#include "tests/bal/refusals.h"
 #include "tests/colmap/colmap_test_util.h"
 
 namespace ceres_ext::colmap {
@@ -87,44 +88,19 @@ TEST(SurveyReader, ReadsCommasTabsAndSpaces) {
 }
 
 TEST(SurveyReader, NamesLineAndExpectation) {
-  for (const auto& [text, expected] :
-       std::vector<std::pair<std::string, std::string>>{
-           {"a 1 2", ":1: expected Z, a finite number, found nothing"},
-           {"\na 1 x 3 1", ":2: expected Y, a finite number, found 'x'"},
-           {"a 1 2 nan 1", ":1: expected Z, a finite number, found 'nan'"},
-           {"a,1,,3,1", ":1: expected Y, a finite number, found nothing"},
-           {"a 1 2 3", ":1: expected SIGMA, 1 to 3 numbers of at least 0"},
-           {"a 1 2 3 -1", ":1: expected SIGMA, 1 to 3 numbers of at least 0"},
-           {"a 1 2 3 1 inf", ":1: expected SIGMA, 1 to 3 numbers of at least"},
-           {"a 1 2 3 1 test", ":1: expected ROLE, control or check, found"},
-           {"a 1 2 3 1 1 1 1", ":1: expected ROLE, control or check, found"},
-           {"a 1 2 3 1 check x", ":1: expected the end of the line, found 'x'"},
-           {"a 1 2 3 1\nb 1 2 3 1\na 4 5 6 1",
-            ":3: expected an ID that is not in line 1 already, found 'a'"},
-           {"# nothing\n", ": expected a line ID X Y Z SIGMA, found none"}}) {
-    const TempFile file("points.txt", text);
-    std::vector<SurveyedPoint> points;
-    std::string error;
-    EXPECT_FALSE(ReadSurveyedPoints(file.path(), &points, &error)) << text;
-    EXPECT_THAT(error, HasSubstr(file.path() + expected));
-  }
-  for (const auto& [text, expected] :
-       std::vector<std::pair<std::string, std::string>>{
-           {"a", ":1: expected IMAGE, the name of an image, found nothing"},
-           {"a i 1", ":1: expected y, a number of pixels, found nothing"},
-           {"a i 1 2 0", ":1: expected SIGMA, a number of pixels above 0"},
-           {"a i 1 2 -1", ":1: expected SIGMA, a number of pixels above 0"},
-           {"a i 1 2 1 1", ":1: expected the end of the line, found '1'"},
-           {"a i 1 2\nb i 1 2\na i 3 4",
-            ":3: expected a point and an image that are not in line 1"},
-           {"", ": expected a line ID IMAGE x y, found none"}}) {
-    const TempFile file("measured.txt", text);
-    std::vector<SurveyMeasurement> measurements;
-    std::string error;
-    EXPECT_FALSE(ReadSurveyMeasurements(file.path(), &measurements, &error))
-        << text;
-    EXPECT_THAT(error, HasSubstr(file.path() + expected));
-  }
+  const auto expect_refused = [](const char* section, auto read, auto items) {
+    for (const auto& row : bal::Refusals(section)) {
+      const TempFile file("file.txt", row[0]);
+      std::string error;
+      EXPECT_FALSE(read(file.path(), &items, &error)) << row[0];
+      EXPECT_THAT(error, HasSubstr(file.path() + row[1]));
+    }
+  };
+  expect_refused(
+      "surveyed points", ReadSurveyedPoints, std::vector<SurveyedPoint>());
+  expect_refused("survey measurements",
+                 ReadSurveyMeasurements,
+                 std::vector<SurveyMeasurement>());
   std::vector<SurveyedPoint> points;
   std::string error;
   EXPECT_FALSE(ReadSurveyedPoints("/no/such/file", &points, &error));
@@ -593,50 +569,16 @@ TEST(Survey, NamesWhatDoesNotFitTheModel) {
     model.point_index[k] = -1;
   }
   const std::string first = model.images[0].name;
-  const std::string second = model.images[1].name;
   const std::string blind = model.images[3].name;
-  struct Case {
-    std::string points, measurements, positions, expected;
-  };
   const std::string point = "a 1 2 3 1\n";
   const std::string seen = "a " + first + " 1 2\n";
-  for (
-      const Case& of : std::vector<Case>{
-          {point,
-           "b " + first + " 1 2\n",
-           "",
-           "measured.txt:1: expected the ID of a point in "},
-          {point,
-           seen + "a no.jpg 1 2\n",
-           "",
-           "measured.txt:2: expected the name of an image of the model, found "
-           "'no.jpg'"},
-          {point,
-           "a " + blind + " 1 2\n",
-           "",
-           "measured.txt:1: expected an image that sees points of the model"},
-          {point + "b 1 2 3 1\n",
-           seen,
-           "",
-           "points.txt:2: expected a point with measurements in "},
-          {point + "b 1 2 3 1 check\n",
-           seen + "b " + first + " 1 2\n",
-           "",
-           "points.txt:2: expected a check point with measurements in at least "
-           "2 images"},
-          {"",
-           "",
-           "x.jpg 1 2 3 1\n",
-           "positions.txt:1: expected the name of an image of the model"},
-          {"",
-           "",
-           first + " 1 2 3 1 0\n",
-           "positions.txt:1: expected SIGMA of a position above 0, or 0 of"}}) {
-    const TempFile points("points.txt", of.points);
-    const TempFile measurements("measured.txt", of.measurements);
-    const TempFile positions("positions.txt", of.positions);
+  for (const auto& row : bal::Refusals("surveys of a model",
+                                       {{"first", first}, {"blind", blind}})) {
+    const TempFile points("points.txt", row[0]);
+    const TempFile measurements("measured.txt", row[1]);
+    const TempFile positions("positions.txt", row[2]);
     SurveyFiles files;
-    if (of.positions.empty()) {
+    if (row[2].empty()) {
       files.points = points.path();
       files.measurements = measurements.path();
     } else {
@@ -645,7 +587,7 @@ TEST(Survey, NamesWhatDoesNotFitTheModel) {
     Survey survey;
     std::string error;
     EXPECT_FALSE(survey.Read(files, {}, model, &error));
-    EXPECT_THAT(error, HasSubstr(of.expected));
+    EXPECT_THAT(error, HasSubstr(row[3]));
   }
   // Lines of missing images are ignored if that is wanted.
   const TempFile points("points.txt", point);
