@@ -35,9 +35,12 @@
 // and the maximum of milliseconds. --stream_loads=0.1,0.9 are rates as parts of
 // the fastest of WindowSolver::MeasureRates, which are printed too, with the
 // size of submissions that ChooseSubmissionSize takes for each rate.
+#ifdef CERES_EXT_WITH_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -45,15 +48,12 @@
 #include <functional>
 #include <memory>
 #include <random>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "benchmarks/batch_functors.h"
-#ifdef CERES_EXT_WITH_CUDA
-#include "benchmarks/device_resources.h"
-#endif
+#include "benchmarks/benchmark.h"
 #include "ceres/manifold.h"
 #include "ceres/problem.h"
 #include "ceres/product_manifold.h"
@@ -277,20 +277,6 @@ Options ExtOptions(DeviceType device) {
   return options;
 }
 
-double Seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-double Percentile(std::vector<double> values, double part) {
-  std::sort(values.begin(), values.end());
-  return values.empty()
-             ? 0.0
-             : values[std::min(values.size() - 1,
-                               static_cast<size_t>(part * values.size()))];
-}
-
 struct Run {
   double seconds = 0.0;
   double mean_cost = 0.0;
@@ -496,37 +482,28 @@ void Measure(const std::string& name,
     single.push_back(1e3 * run.seconds);
     single_pack.push_back(1e3 * run.summary.pack_time_in_seconds);
   }
-  std::printf(
-      "{\"mode\": \"batch\", \"window\": \"%s\", \"machine\": \"%s\", "
-      "\"threads\": %d, \"iterations\": %d, \"constant_cameras\": %d, "
-      "\"ext_options\": \"%s\", \"count\": %d, \"windows_per_second\": %.1f, "
-      "\"pack_s\": %.4f, "
-      "\"window_s\": %.4f, \"total_s\": %.4f, \"single_ms_p50\": %.3f, "
-      "\"single_ms_p90\": %.3f, \"single_ms_p99\": %.3f, "
-      "\"single_ms_max\": %.3f, \"single_pack_ms_p50\": %.3f, "
-      "\"mean_cost\": %.9f, \"other_bits\": %lld, \"windows\": %lld, "
-      "\"device\": \"%s\"}\n",
-      name.c_str(),
-      machine.c_str(),
-      FLAGS_threads,
-      FLAGS_iterations,
-      FLAGS_constant_cameras,
-      FLAGS_ext_options.c_str(),
-      count,
-      count / median.seconds,
-      median.summary.pack_time_in_seconds,
-      median.summary.window_time_in_seconds,
-      median.seconds,
-      Percentile(single, 0.5),
-      Percentile(single, 0.9),
-      Percentile(single, 0.99),
-      Percentile(single, 1.0),
-      Percentile(single_pack, 0.5),
-      median.mean_cost,
-      static_cast<long long>(median.num_other_bits),
-      static_cast<long long>(median.summary.num_windows),
-      median.summary.device.c_str());
-  std::fflush(stdout);
+  const BatchSummary& summary = median.summary;
+  PrintLine({{"mode", "batch"},
+             {"window", name},
+             {"machine", machine},
+             {"threads", FLAGS_threads},
+             {"iterations", FLAGS_iterations},
+             {"constant_cameras", FLAGS_constant_cameras},
+             {"ext_options", FLAGS_ext_options},
+             {"count", count},
+             {"windows_per_second", Rounded(count / median.seconds)},
+             {"pack_s", Rounded(summary.pack_time_in_seconds)},
+             {"window_s", Rounded(summary.window_time_in_seconds)},
+             {"total_s", Rounded(median.seconds)},
+             {"single_ms_p50", Rounded(Percentile(single, 0.5))},
+             {"single_ms_p90", Rounded(Percentile(single, 0.9))},
+             {"single_ms_p99", Rounded(Percentile(single, 0.99))},
+             {"single_ms_max", Rounded(Percentile(single, 1.0))},
+             {"single_pack_ms_p50", Rounded(Percentile(single_pack, 0.5))},
+             {"mean_cost", median.mean_cost},
+             {"other_bits", median.num_other_bits},
+             {"windows", summary.num_windows},
+             {"device", summary.device}});
 }
 
 DeviceType DeviceOf(const std::string& machine) {
@@ -715,24 +692,18 @@ void SubmitOneByOne(const Size& size, const std::string& machine) {
       both.push_back(1e3 * (end - begin));
     }
   }
-  std::printf(
-      "{\"mode\": \"submissions\", \"window\": \"%s\", \"machine\": \"%s\", "
-      "\"iterations\": %d, \"constant_cameras\": %d, \"submissions\": %d, "
-      "\"submit_ms_p50\": %.4f, \"wait_ms_p50\": %.4f, "
-      "\"latency_ms_p50\": %.4f, \"latency_ms_p99\": %.4f, "
-      "\"latency_ms_max\": %.4f, \"device\": \"%s\"}\n",
-      size.name.c_str(),
-      machine.c_str(),
-      FLAGS_iterations,
-      FLAGS_constant_cameras,
-      FLAGS_submissions,
-      Percentile(submit, 0.5),
-      Percentile(wait, 0.5),
-      Percentile(both, 0.5),
-      Percentile(both, 0.99),
-      Percentile(both, 1.0),
-      solver->device().c_str());
-  std::fflush(stdout);
+  PrintLine({{"mode", "submissions"},
+             {"window", size.name},
+             {"machine", machine},
+             {"iterations", FLAGS_iterations},
+             {"constant_cameras", FLAGS_constant_cameras},
+             {"submissions", FLAGS_submissions},
+             {"submit_ms_p50", Rounded(Percentile(submit, 0.5))},
+             {"wait_ms_p50", Rounded(Percentile(wait, 0.5))},
+             {"latency_ms_p50", Rounded(Percentile(both, 0.5))},
+             {"latency_ms_p99", Rounded(Percentile(both, 0.99))},
+             {"latency_ms_max", Rounded(Percentile(both, 1.0))},
+             {"device", solver->device()}});
 }
 
 // Windows come at a rate and are solved in batches as they fill: how long each
@@ -794,35 +765,23 @@ void Stream(const Size& size,
       }
     }
   }
-  std::printf(
-      "{\"mode\": \"stream\", \"window\": \"%s\", \"machine\": \"%s\", "
-      "\"arrivals\": \"%s\", \"batch\": %d, \"offered_per_second\": %.1f, "
-      "\"arrived_per_second\": %.1f, "
-      "\"windows_per_second\": %.1f, \"latency_ms_p50\": %.3f, "
-      "\"latency_ms_p99\": %.3f, \"latency_ms_max\": %.3f, "
-      "\"windows\": %lld, \"device\": \"%s\"}\n",
-      size.name.c_str(),
-      machine.c_str(),
-      is_poisson ? "poisson" : "fixed",
-      batch_size,
-      rate,
-      n > 1 ? static_cast<double>(n) / arrivals[n - 1] : 0.0,
-      latency.empty() ? 0.0 : static_cast<double>(latency.size()) / now,
-      Percentile(latency, 0.5),
-      Percentile(latency, 0.99),
-      Percentile(latency, 1.0),
-      static_cast<long long>(latency.size()),
-      solver->device().c_str());
-  std::fflush(stdout);
-}
-
-std::vector<double> Numbers(const std::string& list) {
-  std::istringstream stream(list);
-  std::vector<double> numbers;
-  for (std::string word; std::getline(stream, word, ',');) {
-    numbers.push_back(std::atof(word.c_str()));
-  }
-  return numbers;
+  PrintLine(
+      {{"mode", "stream"},
+       {"window", size.name},
+       {"machine", machine},
+       {"arrivals", is_poisson ? "poisson" : "fixed"},
+       {"batch", batch_size},
+       {"offered_per_second", Rounded(rate)},
+       {"arrived_per_second",
+        Rounded(n > 1 ? static_cast<double>(n) / arrivals[n - 1] : 0.0)},
+       {"windows_per_second",
+        Rounded(latency.empty() ? 0.0
+                                : static_cast<double>(latency.size()) / now)},
+       {"latency_ms_p50", Rounded(Percentile(latency, 0.5))},
+       {"latency_ms_p99", Rounded(Percentile(latency, 0.99))},
+       {"latency_ms_max", Rounded(Percentile(latency, 1.0))},
+       {"windows", latency.size()},
+       {"device", solver->device()}});
 }
 
 // The rates of submissions of different sizes, which are printed.
@@ -840,13 +799,11 @@ std::vector<SubmissionRate> MeasureRates(const Size& size,
     std::fprintf(stderr, "%s\n", error.c_str());
   }
   for (const SubmissionRate& rate : rates) {
-    std::printf(
-        "{\"mode\": \"rates\", \"window\": \"%s\", \"machine\": \"%s\", "
-        "\"batch\": %lld, \"windows_per_second\": %.1f}\n",
-        size.name.c_str(),
-        machine.c_str(),
-        static_cast<long long>(rate.num_problems),
-        rate.problems_per_second);
+    PrintLine({{"mode", "rates"},
+               {"window", size.name},
+               {"machine", machine},
+               {"batch", rate.num_problems},
+               {"windows_per_second", Rounded(rate.problems_per_second)}});
   }
   return rates;
 }
@@ -867,17 +824,13 @@ void StreamAll(const Size& size, const std::string& machine) {
     for (const double load : Numbers(FLAGS_stream_loads)) {
       if (load * fastest > 0.0) {
         arrival_rates.push_back(load * fastest);
-        std::printf(
-            "{\"mode\": \"choice\", \"window\": \"%s\", \"machine\": \"%s\", "
-            "\"offered_per_second\": %.1f, \"batch\": %lld}\n",
-            size.name.c_str(),
-            machine.c_str(),
-            load * fastest,
-            static_cast<long long>(
-                ChooseSubmissionSize(rates, load * fastest)));
+        PrintLine({{"mode", "choice"},
+                   {"window", size.name},
+                   {"machine", machine},
+                   {"offered_per_second", Rounded(load * fastest)},
+                   {"batch", ChooseSubmissionSize(rates, load * fastest)}});
       }
     }
-    std::fflush(stdout);
   }
   for (const double rate : arrival_rates) {
     for (const double batch_size : batch_sizes) {
@@ -888,15 +841,49 @@ void StreamAll(const Size& size, const std::string& machine) {
   }
 }
 
-bool Names(const std::string& list, const std::string& name) {
-  std::istringstream stream(list);
-  for (std::string word; std::getline(stream, word, ',');) {
-    if (word == name) {
-      return true;
+#ifdef CERES_EXT_WITH_CUDA
+// The first device has these; errors go to standard error.
+void PrintDeviceResources() {
+  cudaDeviceProp properties;
+  int clock_khz = 0;
+  int memory_clock_khz = 0;
+  int driver = 0;
+  for (const cudaError_t error :
+       {cudaGetDeviceProperties(&properties, 0),
+        cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, 0),
+        cudaDeviceGetAttribute(
+            &memory_clock_khz, cudaDevAttrMemoryClockRate, 0),
+        cudaDriverGetVersion(&driver)}) {
+    if (error != cudaSuccess) {
+      std::fprintf(stderr, "no resources: %s\n", cudaGetErrorString(error));
+      return;
     }
   }
-  return false;
+  PrintLine(
+      {{"mode", "resources"},
+       {"device", properties.name},
+       {"compute_capability",
+        std::to_string(properties.major) + "." +
+            std::to_string(properties.minor)},
+       {"cuda_driver", driver},
+       {"multiprocessors", properties.multiProcessorCount},
+       {"threads_per_multiprocessor", properties.maxThreadsPerMultiProcessor},
+       {"registers_per_block", properties.regsPerBlock},
+       {"shared_kb_per_multiprocessor",
+        properties.sharedMemPerMultiprocessor / 1024},
+       {"shared_kb_per_block", properties.sharedMemPerBlockOptin / 1024},
+       {"l2_mb", Rounded(properties.l2CacheSize / 1048576.0)},
+       {"memory_gb",
+        Rounded(static_cast<double>(properties.totalGlobalMem) / 1e9)},
+       // Two transfers per clock; 128 bytes per clock and multiprocessor.
+       {"memory_gb_per_second",
+        Rounded(2e3 * memory_clock_khz * properties.memoryBusWidth / 8.0 /
+                1e9)},
+       {"shared_gb_per_second",
+        Rounded(1e3 * clock_khz * 128.0 * properties.multiProcessorCount /
+                1e9)}});
 }
+#endif
 
 }  // namespace
 }  // namespace ceres_ext
@@ -909,7 +896,7 @@ int main(int argc, char** argv) {
   const std::vector<double> counts = Numbers(FLAGS_count);
 #ifdef CERES_EXT_WITH_CUDA
   if (FLAGS_resources && Names(FLAGS_machine, "cuda")) {
-    PrintDeviceResources(/*device=*/0);
+    PrintDeviceResources();
   }
 #endif
   for (const Size& size : kSizes) {

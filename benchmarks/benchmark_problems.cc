@@ -5,9 +5,7 @@
 #include <cmath>
 #include <random>
 
-#ifdef CERES_EXT_WITH_BAL_SYNTHETIC
 #include "problem_io/bal_synthetic.h"
-#endif
 
 namespace ceres_ext {
 namespace {
@@ -99,7 +97,6 @@ BenchmarkProblem MakeShapes(double fraction) {
 BenchmarkProblem MakeCity(const std::string& size,
                           double fraction,
                           std::string* error) {
-#ifdef CERES_EXT_WITH_BAL_SYNTHETIC
   bal::SyntheticOptions options;
   if (!bal::FindBalSize(size, &options)) {
     *error =
@@ -123,11 +120,6 @@ BenchmarkProblem MakeCity(const std::string& size,
           options.num_points,
           {start.camera_index.begin(), start.camera_index.end()},
           {start.point_index.begin(), start.point_index.end()}};
-#else
-  static_cast<void>(fraction);
-  *error = "The problem " + size + " needs the examples to be built.";
-  return {};
-#endif
 }
 
 }  // namespace

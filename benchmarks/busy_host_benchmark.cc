@@ -1,13 +1,13 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // A small problem on the host while other processes keep its processors busy.
-// scripts/busy_host runs it for several numbers of these.
+// scripts/measure runs it for several numbers of these.
 //
 //   busy_host_benchmark [--busy=N] [--threads=1,2] [--rounds=N]
 //
-// One line per linear solver, solver and number of threads: seconds of whole
-// solves, the smallest and the median of the rounds, each round all of them in
-// turn.
+// One line of JSON per linear solver, solver and number of threads: seconds of
+// whole solves, the smallest and the median of the rounds, each round all of
+// them in turn.
 //
 //   busy_host_benchmark --regions [--busy=N] [--threads=1,2] [--rounds=N]
 //
@@ -24,16 +24,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "benchmarks/benchmark.h"
 #include "ceres/ceres.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
@@ -51,12 +50,6 @@ DEFINE_bool(vectors, false, "Vector operations instead of solves.");
 namespace ceres_ext {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 // Multiplications that take 1 us where nothing interrupts them. A thread that
 // has lost its processor has them still to do.
 class Work {
@@ -65,9 +58,9 @@ class Work {
     constexpr int64_t kNum = 1000000;
     double seconds = 1.0;
     for (int i = 0; i < 50; ++i) {
-      const auto begin = Clock::now();
+      const double begin = Seconds();
       Multiply(kNum);
-      seconds = std::min(seconds, SecondsSince(begin));
+      seconds = std::min(seconds, Seconds() - begin);
     }
     num_per_microsecond_ = 1e-6 * kNum / seconds;
   }
@@ -116,22 +109,12 @@ class BusyProcesses {
   std::vector<pid_t> children_;
 };
 
-std::vector<int> NumbersOfThreads() {
-  std::vector<int> numbers;
-  std::istringstream items(FLAGS_threads);
-  for (std::string item; std::getline(items, item, ',');) {
-    numbers.push_back(std::stoi(item));
-  }
-  return numbers;
-}
-
 struct Timed {
   double smallest = 0.0;
   double median = 0.0;
 };
-Timed Times(std::vector<double> seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds.front(), seconds[seconds.size() / 2]};
+Timed Times(const std::vector<double>& seconds) {
+  return {Percentile(seconds, 0.0), Median(seconds)};
 }
 
 // 40 cameras in a row, 1,500 points that six neighbours see each: 4,860
@@ -188,9 +171,9 @@ class SmallProblem {
     ext_options.enabled = enabled;
     ext_options.device = DEVICE_HOST;
     Summary summary;
-    const auto begin = Clock::now();
+    const double begin = Seconds();
     Solve(options, ext_options, &problem_, &summary);
-    return SecondsSince(begin);
+    return Seconds() - begin;
   }
 
  private:
@@ -214,7 +197,7 @@ void MeasureSolves() {
   std::vector<Variant> variants;
   for (const auto type : {ceres::CGNR, ceres::ITERATIVE_SCHUR}) {
     for (const bool enabled : {false, true}) {
-      for (const int num_threads : NumbersOfThreads()) {
+      for (const int num_threads : Numbers(FLAGS_threads)) {
         variants.push_back({type, enabled, num_threads, {}});
       }
     }
@@ -228,13 +211,12 @@ void MeasureSolves() {
   }
   for (const Variant& v : variants) {
     const Timed times = Times(v.seconds);
-    std::printf("%s %s threads %d busy %d smallest %.3f median %.3f\n",
-                ceres::LinearSolverTypeToString(v.type),
-                v.enabled ? "ceres_ext" : "stock",
-                v.num_threads,
-                FLAGS_busy,
-                times.smallest,
-                times.median);
+    PrintLine({{"linear_solver", ceres::LinearSolverTypeToString(v.type)},
+               {"solver", v.enabled ? "ceres_ext" : "stock"},
+               {"threads", v.num_threads},
+               {"busy", FLAGS_busy},
+               {"smallest", Rounded(times.smallest)},
+               {"median", Rounded(times.median)}});
   }
 }
 
@@ -253,33 +235,30 @@ Timed MicrosecondsOf(int num_calls, const std::function<double()>& seconds) {
 
 void MeasureRegions() {
   const Work work;
-  for (const int num_threads : NumbersOfThreads()) {
+  for (const int num_threads : Numbers(FLAGS_threads)) {
     kernels::HostContext context(num_threads);
     for (const double chunk : {0.0, 2.0, 20.0}) {
       for (const double gap : {0.0, 10.0, 200.0}) {
         const Timed times = MicrosecondsOf(1000, [&] {
           work(gap);
-          const auto begin = Clock::now();
+          const double begin = Seconds();
           context.ParallelFor(
               2 * num_threads, 1, [&](int64_t, int64_t) { work(chunk); });
-          return SecondsSince(begin);
+          return Seconds() - begin;
         });
-        std::printf(
-            "region threads %d busy %d chunk_us %g gap_us %g smallest %.2f "
-            "median %.2f\n",
-            num_threads,
-            FLAGS_busy,
-            chunk,
-            gap,
-            times.smallest,
-            times.median);
+        PrintLine({{"threads", num_threads},
+                   {"busy", FLAGS_busy},
+                   {"chunk_us", chunk},
+                   {"gap_us", gap},
+                   {"smallest", Rounded(times.smallest)},
+                   {"median", Rounded(times.median)}});
       }
     }
   }
 }
 
 void MeasureVectors() {
-  for (const int num_threads : NumbersOfThreads()) {
+  for (const int num_threads : Numbers(FLAGS_threads)) {
     kernels::HostMachine machine(num_threads);
     for (int64_t n = 1024; n <= 1 << 20; n *= 2) {
       std::vector<double> x(n, 1.0);
@@ -300,23 +279,20 @@ void MeasureVectors() {
         return MicrosecondsOf(num_calls, [&] {
           scalars = kernels::PcgScalars();
           scalars.alpha = 1e-3;
-          const auto begin = Clock::now();
+          const double begin = Seconds();
           static_cast<void>(Run(params, &machine));
-          return SecondsSince(begin);
+          return Seconds() - begin;
         });
       };
       const Timed element = measure(advance);
       const Timed sums = measure(residual);
-      std::printf(
-          "vector threads %d busy %d n %lld x: smallest %.2f median %.2f r: "
-          "smallest %.2f median %.2f\n",
-          num_threads,
-          FLAGS_busy,
-          static_cast<long long>(n),
-          element.smallest,
-          element.median,
-          sums.smallest,
-          sums.median);
+      PrintLine({{"threads", num_threads},
+                 {"busy", FLAGS_busy},
+                 {"n", n},
+                 {"x_smallest", Rounded(element.smallest)},
+                 {"x_median", Rounded(element.median)},
+                 {"r_smallest", Rounded(sums.smallest)},
+                 {"r_median", Rounded(sums.median)}});
     }
   }
 }

@@ -13,7 +13,6 @@
 // libraries and code, the least and the most, the stages of the last one, and
 // the largest difference to the first method, in standard deviations.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -21,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/benchmark.h"
 #include "ceres/ceres.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/covariance.h"
@@ -39,12 +39,6 @@ DEFINE_int32(repetitions, 3, "Calls of a method.");
 
 namespace ceres_ext::bal {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct Result {
   std::vector<double> seconds;
@@ -97,9 +91,9 @@ class Benchmark {
     if (FLAGS_points) {
       wanted.push_back(1);
     }
-    const auto start = Clock::now();
+    const double start = Seconds();
     const bool is_done = covariance.ComputeDiagonals(wanted, {}, arrays_);
-    result->seconds.push_back(SecondsSince(start));
+    result->seconds.push_back(Seconds() - start);
     result->summary = covariance.summary();
     if (!is_done) {
       result->error = covariance.error();
@@ -140,9 +134,9 @@ class Benchmark {
     options.algorithm_type = ceres::SPARSE_QR;
     options.num_threads = FLAGS_threads;
     ceres::Covariance covariance(options);
-    const auto start = Clock::now();
+    const double start = Seconds();
     const bool is_done = covariance.Compute(blocks, &problem);
-    result->seconds.push_back(SecondsSince(start));
+    result->seconds.push_back(Seconds() - start);
     if (!is_done) {
       result->error = "ceres::Covariance failed";
       return;
@@ -196,49 +190,37 @@ int Main() {
   synthetic.start.points = synthetic.true_points;
   Benchmark benchmark(std::move(synthetic.start));
   Result first;
-  std::string methods = FLAGS_methods + ",";
-  for (size_t comma = methods.find(','); comma != std::string::npos;
-       methods.erase(0, comma + 1), comma = methods.find(',')) {
-    const std::string method = methods.substr(0, comma);
+  for (const std::string& method : SplitAtCommas(FLAGS_methods)) {
     if (method != "host" && method != "cuda" && method != "ceres") {
       std::fprintf(stderr, "--methods: there is no %s\n", method.c_str());
       return 1;
     }
     const Result result = benchmark.Run(method);
     if (!result.error.empty()) {
-      std::printf("{\"method\": \"%s\", \"error\": \"%s\"}\n",
-                  method.c_str(),
-                  result.error.c_str());
+      PrintLine({{"method", method}, {"error", result.error}});
       continue;
     }
     if (first.cameras.empty()) {
       first = result;
     }
-    std::vector<double> seconds(
+    const std::vector<double> seconds(
         result.seconds.begin() + (result.seconds.size() > 1 ? 1 : 0),
         result.seconds.end());
-    std::sort(seconds.begin(), seconds.end());
     const CovarianceSummary& summary = result.summary;
-    std::printf(
-        "{\"method\": \"%s\", \"cameras\": %d, \"points\": %d, "
-        "\"device\": \"%s\", \"columns\": %lld, \"seconds\": %.4g, "
-        "\"least\": %.4g, \"most\": %.4g, \"evaluation\": %.4g, "
-        "\"factorization\": %.4g, \"blocks\": %.4g, "
-        "\"smallest_eigenvalue\": %.3g, \"difference\": %.3g}\n",
-        method.c_str(),
-        options.num_cameras,
-        options.num_points,
-        summary.device.c_str(),
-        static_cast<long long>(summary.num_columns),
-        seconds[seconds.size() / 2],
-        seconds.front(),
-        seconds.back(),
-        summary.evaluation_time_in_seconds,
-        summary.factorization_time_in_seconds,
-        summary.blocks_time_in_seconds,
-        summary.smallest_eigenvalue,
-        Difference(result.cameras, first.cameras));
-    std::fflush(stdout);
+    PrintLine(
+        {{"method", method},
+         {"cameras", options.num_cameras},
+         {"points", options.num_points},
+         {"device", summary.device},
+         {"columns", summary.num_columns},
+         {"seconds", Rounded(Median(seconds))},
+         {"least", Rounded(Percentile(seconds, 0.0))},
+         {"most", Rounded(Percentile(seconds, 1.0))},
+         {"evaluation", Rounded(summary.evaluation_time_in_seconds)},
+         {"factorization", Rounded(summary.factorization_time_in_seconds)},
+         {"blocks", Rounded(summary.blocks_time_in_seconds)},
+         {"smallest_eigenvalue", Rounded(summary.smallest_eigenvalue)},
+         {"difference", Rounded(Difference(result.cameras, first.cameras))}});
   }
   return 0;
 }

@@ -12,9 +12,8 @@
 //   kind       kernel, copy_to_device, copy_to_host, copy_on_device,
 //              copy_other, memset; with CERES_EXT_TIMELINE_CALLS=1 call, of the
 //              host to the CUDA run time
-//   name       of the kernel, without namespaces, template arguments and
-//              parameters, or of the function; empty for the rest
-//   arguments  of the template, without namespaces
+//   name       of the kernel, with namespaces and parameters, or of the
+//              function; empty for the rest
 //   bytes      of copies and memsets
 //   start_ns, end_ns  from the first start on
 //   stream     CUPTI's number of it; of a call that of its thread
@@ -201,92 +200,13 @@ void CUPTIAPI BufferCompleted(CUcontext context,
   std::free(buffer);
 }
 
-// The end of the brackets that open at `begin`.
-size_t EndOfBrackets(const std::string& text, size_t begin) {
-  int depth = 0;
-  for (size_t i = begin; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '<' || c == '(') {
-      ++depth;
-    } else if ((c == '>' && (i == 0 || text[i - 1] != '-')) || c == ')') {
-      if (--depth == 0) {
-        return i + 1;
-      }
-    }
-  }
-  return text.size();
-}
-
-bool IsIdentifier(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         (c >= '0' && c <= '9') || c == '_';
-}
-
-// "a::b::C<a::D<e> >" becomes "C<D<e>>".
-std::string WithoutNamespaces(const std::string& text) {
-  std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text.compare(i, 2, "::") == 0) {
-      while (!result.empty() && IsIdentifier(result.back())) {
-        result.pop_back();
-      }
-      ++i;
-    } else if (text[i] != ' ' || (i + 1 < text.size() && text[i + 1] != '>')) {
-      result.push_back(text[i]);
-    }
-  }
-  return result;
-}
-
-void EraseAll(const std::string& what, std::string* text) {
-  for (size_t at = text->find(what); at != std::string::npos;
-       at = text->find(what, at)) {
-    text->erase(at, what.size());
-  }
-}
-
-struct KernelName {
-  std::string name;
-  std::string arguments;
-};
-
-// "void a::(anonymous namespace)::Kernel<a::T, (int)9>(a::Params)" becomes
-// "Kernel" and "T, 9".
-KernelName Shorten(const std::string& mangled) {
+std::string Demangled(const std::string& mangled) {
   int status = 0;
-  char* demangled =
+  char* const demangled =
       abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-  if (demangled == nullptr || status != 0) {
-    std::free(demangled);
-    return {mangled, ""};
-  }
-  std::string text = demangled;
+  std::string name = status == 0 ? demangled : mangled;
   std::free(demangled);
-  EraseAll("(anonymous namespace)::", &text);
-  EraseAll("(int)", &text);
-
-  // The last name before the parameters; what is before a blank is the return
-  // type.
-  size_t begin = 0;
-  size_t name_end = std::string::npos;
-  size_t i = 0;
-  while (i < text.size() && text[i] != '(') {
-    if (text[i] == '<') {
-      name_end = i;
-      i = EndOfBrackets(text, i);
-    } else {
-      if (text[i] == ' ' || text[i] == ':') {
-        begin = i + 1;
-        name_end = std::string::npos;
-      }
-      ++i;
-    }
-  }
-  if (name_end == std::string::npos) {
-    return {text.substr(begin, i - begin), ""};
-  }
-  return {text.substr(begin, name_end - begin),
-          WithoutNamespaces(text.substr(name_end + 1, i - name_end - 2))};
+  return name;
 }
 
 std::string Quoted(const std::string& text) {
@@ -311,21 +231,18 @@ void Write(Timeline* timeline) {
       timeline->activities.begin(),
       timeline->activities.end(),
       [](const Activity& a, const Activity& b) { return a.start < b.start; });
-  std::vector<KernelName> names;
+  std::vector<std::string> names;
   for (const std::string& name : timeline->names) {
-    names.push_back(Shorten(name));
+    names.push_back(Quoted(Demangled(name)));
   }
-  std::fputs("kind,name,arguments,bytes,start_ns,end_ns,stream\n", file);
+  std::fputs("kind,name,bytes,start_ns,end_ns,stream\n", file);
   const uint64_t begin =
       timeline->activities.empty() ? 0 : timeline->activities.front().start;
-  const KernelName none;
   for (const Activity& a : timeline->activities) {
-    const KernelName& name = a.name_id < 0 ? none : names[a.name_id];
     std::fprintf(file,
-                 "%s,%s,%s,%llu,%llu,%llu,%u\n",
+                 "%s,%s,%llu,%llu,%llu,%u\n",
                  a.kind,
-                 Quoted(name.name).c_str(),
-                 Quoted(name.arguments).c_str(),
+                 a.name_id < 0 ? "" : names[a.name_id].c_str(),
                  static_cast<unsigned long long>(a.bytes),
                  static_cast<unsigned long long>(a.start - begin),
                  static_cast<unsigned long long>(a.end - begin),

@@ -101,11 +101,6 @@ bool SetMethod(const std::string& method, SolveBalOptions* options) {
   return true;
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0.0 : values[values.size() / 2];
-}
-
 // How far `summary` goes along with `first`.
 struct Agreement {
   int same_steps = 0;

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The common part of benchmarks of whole solves: flags, generated problems,
-// each in a separate process and solved many times from the same start, and
-// lines of JSON. For the one source of a program.
+// The common part of benchmarks of whole solves: flags, and generated problems,
+// each in a separate process and solved many times from the same start. For the
+// one source of a program.
 #ifndef CERES_EXT_BENCHMARKS_SOLVE_BENCHMARK_H_
 #define CERES_EXT_BENCHMARKS_SOLVE_BENCHMARK_H_
 
@@ -15,16 +15,15 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "benchmarks/benchmark.h"
 #include "ceres_ext/summary.h"
 #include "examples/bal/bal_geometry.h"
 #include "examples/bal/solve_bal.h"
 #include "gflags/gflags.h"
-#include "nlohmann/json.hpp"
 #include "problem_io/bal_problem.h"
 #include "problem_io/bal_synthetic.h"
 
@@ -132,22 +131,6 @@ inline void Restore(const BalProblem& start, BalProblem* problem) {
   std::copy(start.points.begin(), start.points.end(), problem->points.begin());
 }
 
-inline std::vector<std::string> SplitAtCommas(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream list(text);
-  for (std::string part; std::getline(list, part, ',');) {
-    parts.push_back(part);
-  }
-  return parts;
-}
-
-// To six digits, as times are printed.
-inline double Rounded(double x) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.6g", x);
-  return std::atof(text);
-}
-
 // Seconds until a solve that began at `begin` has had this cost; not a number:
 // never.
 inline double SecondsTo(const Summary& summary, double cost, double begin) {
@@ -157,12 +140,6 @@ inline double SecondsTo(const Summary& summary, double cost, double begin) {
     }
   }
   return std::numeric_limits<double>::quiet_NaN();
-}
-
-// A line of JSON; numbers that are not finite are null.
-inline void PrintLine(const nlohmann::ordered_json& line) {
-  std::printf("%s\n", line.dump().c_str());
-  std::fflush(stdout);
 }
 
 }  // namespace ceres_ext::bal

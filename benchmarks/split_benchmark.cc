@@ -13,7 +13,6 @@
 // the host's part of a split step takes. Exit status 1 where the two right-hand
 // sides differ by more than rounding.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -22,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/benchmark.h"
 #include "benchmarks/operation_list.h"
 #include "cuda_kernels/machine/cuda_cholesky.h"
 #include "cuda_kernels/machine/cuda_machine.h"
@@ -280,17 +280,6 @@ class ExactStep {
   unsigned char* scratch_ = nullptr;
 };
 
-double Milliseconds(std::chrono::steady_clock::time_point from) {
-  return std::chrono::duration<double, std::milli>(
-             std::chrono::steady_clock::now() - from)
-      .count();
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 int Main() {
   std::string why_none;
   if (kernels::NumCudaDevices(&why_none) == 0) {
@@ -329,28 +318,28 @@ int Main() {
   std::vector<double> rhs[2];
   for (int step = 0; step <= FLAGS_steps; ++step) {
     OK_OR_EXIT(device->Synchronize());
-    auto begin = std::chrono::steady_clock::now();
+    double begin = Seconds();
     on_device.Evaluate();
     on_device.GradientsAndRhs();
     on_device.Eliminate();
     exact.QueueFactor(on_device, problem.num_points());
     exact.Solve(on_device.rhs());
-    alone.push_back(Milliseconds(begin));
+    alone.push_back(1e3 * (Seconds() - begin));
     rhs[0] = on_device.ReadRhs();
 
-    begin = std::chrono::steady_clock::now();
+    begin = Seconds();
     on_device.Evaluate();
     on_device.Eliminate();
     exact.QueueFactor(on_device, problem.num_points());
-    const auto host_begin = std::chrono::steady_clock::now();
+    const double host_begin = Seconds();
     on_host.Evaluate();
     on_host.GradientsAndRhs();
-    of_host.push_back(Milliseconds(host_begin));
+    of_host.push_back(1e3 * (Seconds() - host_begin));
     rhs[1] = on_host.ReadRhs();
     OK_OR_EXIT(device->Upload(
         static_cast<int64_t>(rhs[1].size()), rhs[1].data(), on_device.rhs()));
     exact.Solve(on_device.rhs());
-    split.push_back(Milliseconds(begin));
+    split.push_back(1e3 * (Seconds() - begin));
     if (step == 0) {  // Loads code and touches memory.
       alone.clear();
       split.clear();
@@ -364,17 +353,14 @@ int Main() {
     norm += rhs[0][u] * rhs[0][u];
   }
   const double error_of_rhs = std::sqrt(difference / norm);
-  std::printf(
-      "{\"split\":\"Choudhary\",\"cameras\":%d,\"threads\":%d,\"steps\":%d,"
-      "\"alone\":%.4f,\"split_step\":%.4f,\"host\":%.4f,"
-      "\"rhs_difference\":%.3g}\n",
-      FLAGS_cameras,
-      FLAGS_threads,
-      FLAGS_steps,
-      Median(alone),
-      Median(split),
-      Median(of_host),
-      error_of_rhs);
+  PrintLine({{"split", "Choudhary"},
+             {"cameras", FLAGS_cameras},
+             {"threads", FLAGS_threads},
+             {"steps", FLAGS_steps},
+             {"alone", Rounded(Median(alone))},
+             {"split_step", Rounded(Median(split))},
+             {"host", Rounded(Median(of_host))},
+             {"rhs_difference", Rounded(error_of_rhs)}});
   // s is what is left of sums that cancel: 1e5 roundings of the largest term.
   return error_of_rhs < 1e5 * std::numeric_limits<double>::epsilon() ? 0 : 1;
 }

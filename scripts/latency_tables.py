@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""Prints the tables of the study of latency, from records of scripts/gpu_latency.
+"""Prints the tables of the study of latency, from records of scripts/measure.
 
   scripts/latency_tables.py FOLDER [--operations=OPERATIONS.csv]
 
@@ -24,6 +24,9 @@ import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.dont_write_bytecode = True  # Leaves no folder in scripts/.
+sys.path.insert(0, str(ROOT / 'scripts' / 'lib'))
+from gpu_runs import number, table as markdown  # pylint: disable=wrong-import-position
 
 PAPER_RESOURCES = {
     'multiprocessors': ('8', '84'),
@@ -59,11 +62,7 @@ def read(folder, step):
 
 
 def show(header, rows):
-  print('| ' + ' | '.join(header) + ' |')
-  print('|' + '---|' * len(header))
-  for row in rows:
-    print('| ' + ' | '.join(str(cell) for cell in row) + ' |')
-  print()
+  print(markdown(header, rows))
 
 
 def section(title, rows):
@@ -76,14 +75,6 @@ def section(title, rows):
 
 def windows_of(rows):
   return sorted({row['window'] for row in rows})
-
-
-def number(value):
-  """Three significant digits, without an exponent."""
-  if value is None:
-    return '–'
-  digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-  return '%.*f' % (digits, value)
 
 
 def show_resources(rows):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""Turns the record of scripts/gpu_exact into the tables and plots of the exact
+"""Turns the record of scripts/measure exact into the tables and plots of the exact
 step, beside those of Choudhary, Gupta and Narayanan 2010, "Practical Time
 Bundle Adjustment for 3D Reconstruction on the GPU".
 
@@ -22,6 +22,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import svg_plots  # noqa: E402: found by the line above
+from gpu_runs import table  # noqa: E402
 import timeline_table  # noqa: E402
 
 # Table 1 of the paper: seconds of a step in one iteration, a quarter of a Tesla
@@ -182,7 +183,7 @@ def read(path):
         else:
             rows.append(row)
     if not machine:
-        raise SystemExit(f"{path} is not a record of gpu_exact")
+        raise SystemExit(f"{path} is not a record of measure exact")
     return machine, rows, derivatives, splits
 
 
@@ -214,12 +215,6 @@ def number(value, scale=1.0):
 def milliseconds(row, field):
     """A stage that has not run has no time."""
     return number(row[field] or None, 1e3)
-
-
-def table(header, rows):
-    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]
-                     ) + "\n"
 
 
 def of_paper(rows):
@@ -411,7 +406,7 @@ def main():
         where += f", commit {arguments.commit}"
     (arguments.output / "tables.md").write_text("\n".join([
         "# Tables of the exact step\n",
-        f"By `scripts/gpu_exact` and `scripts/plot_exact.py`: {where}. Medians "
+        f"By `scripts/measure exact` and `scripts/plot_exact.py`: {where}. Medians "
         "over solves, the first of which is left out where there are more; "
         "seconds to a cost are of the last one. A dash was not measured.\n",
         "## Table 1 of the paper\n", table_1(rows),

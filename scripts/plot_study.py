@@ -5,7 +5,7 @@ docs/measurements/study.md and study_runs.md.
 
   scripts/plot_study.py RESULTS/study.json [--ncu RESULTS/ncu_SIZE.csv]...
       [--add RESULTS/host.json[@HASH]]... [--commit HASH]
-      [--output docs/measurements/study]
+      [--merged FILE] [--output docs/measurements/study]
       [--tables docs/measurements/study/tables.md]
       [--page docs/measurements/study.md]
       [--page docs/measurements/study_runs.md]
@@ -18,7 +18,7 @@ claims, runs, and figures (those in the output folder).
 --add adds the rows of another record, such as the host's, measured on the same
 processor and GPU, and replaces runs that the time limit has ended. --commit
 names the commit of all of them, the HASH behind a record's name that of the
-record. With --output the record becomes study.json there. Nothing is estimated:
+record. --merged FILE keeps the record with all of these. Nothing is estimated:
 values missing in the record are dashes. The plots need matplotlib; --no-plots
 omits them.
 """
@@ -34,6 +34,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import svg_plots  # noqa: E402: found by the line above
 import study_paper  # noqa: E402: found by the line above
+from gpu_runs import table  # noqa: E402
 from study_paper import (  # noqa: E402
     CONFIGURATIONS, DOUBLE, FLOAT, NAIVE, OURS, PAPER, RECOMPUTED, fit_line,
     iteration, largest_of, one_by_one, speedup, whole_run)
@@ -68,7 +69,7 @@ SCALES = {
 
 def read_ncu(path):
     """One row per kernel launch: kernel, layout and the metrics above; and the
-    size that was profiled, which gpu_study.sh notes in a line of its own."""
+    size that was profiled, which scripts/measure notes in a line of its own."""
     with open(path, newline="") as file:
         text = file.readlines()
     size = None
@@ -219,40 +220,12 @@ def measured(record):
     return names
 
 
-def record_text(json_value, indent=""):
-    """As RecordText of studies/study_record.cc: a line for each row."""
-    def nested(value):
-        return isinstance(value, (dict, list))
-    values = (json_value.values() if isinstance(json_value, dict)
-              else json_value if isinstance(json_value, list) else ())
-    if all(not isinstance(value, dict)
-           and not (isinstance(value, list) and any(map(nested, value)))
-           for value in values):
-        return json.dumps(json_value, separators=(",", ":"),
-                          ensure_ascii=False)
-    inner = indent + " "
-    if isinstance(json_value, dict):
-        lines = [f"{inner}{json.dumps(key)}: {record_text(value, inner)}"
-                 for key, value in json_value.items()]
-        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
-    lines = [inner + record_text(value, inner) for value in json_value]
-    return "[\n" + ",\n".join(lines) + f"\n{indent}]"
-
-
 def milliseconds(seconds):
     return "–" if seconds is None else f"{1e3 * seconds:.3f}"
 
 
 def number(value, pattern="{:.1f}"):
     return "–" if value is None else pattern.format(value)
-
-
-def table(header, rows):
-    lines = ["| " + " | ".join(header) + " |",
-             "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |"
-              for row in rows]
-    return "\n".join(lines) + "\n"
 
 
 def configuration_name(row):
@@ -608,12 +581,6 @@ def write_tables(record, out):
 
     largest = largest_of(record)
     if largest["kernels"]:
-        out.write(f"\n## Kernels, {largest['name']} size\n\n")
-        out.write(table(
-            ["kernel", "Jacobian", "GB", "ms", "% of copy"],
-            [[row["name"], row["jacobian"], f"{1e-9 * row['bytes']:.3f}",
-              milliseconds(row["seconds"]), number(row["percent_of_copy"])]
-             for row in largest["kernels"]]))
         write_layouts(largest, out)
 
     rows = [[size["name"], size["num_observations"],
@@ -837,6 +804,7 @@ def main():
     parser.add_argument("--commit")
     parser.add_argument("--ncu-size",
                         help="where a file of --ncu doesn't say it")
+    parser.add_argument("--merged", type=pathlib.Path)
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--tables", type=pathlib.Path)
     parser.add_argument("--page", type=pathlib.Path, action="append",
@@ -862,9 +830,10 @@ def main():
         path, _, commit = name.partition("@")
         add_record(record, json.loads(pathlib.Path(path).read_text()), path,
                    commit)
+    if arguments.merged:
+        arguments.merged.write_text(json.dumps(record, indent=1) + "\n")
     if arguments.output:
         arguments.output.mkdir(parents=True, exist_ok=True)
-        (arguments.output / "study.json").write_text(record_text(record) + "\n")
     if arguments.tables:
         arguments.tables.parent.mkdir(parents=True, exist_ok=True)
         with open(arguments.tables, "w") as out:

@@ -18,10 +18,31 @@ the host and the tracing itself are part of it.
 
 import argparse
 import csv
+import functools
 import json
+import re
 import sys
 
 FIRST_KERNEL = 'PrepareCamerasKernel'
+
+
+@functools.lru_cache(maxsize=None)
+def short_name(text):
+  """"void a::(anonymous namespace)::Kernel<a::T, (int)9>(a::Params)" becomes
+  "Kernel<T, 9>"."""
+  text = text.replace('(anonymous namespace)::', '').replace('(int)', '')
+  begin = depth = 0
+  for i, c in enumerate(text):
+    if c == '<':
+      depth += 1
+    elif c == '>' and text[i - 1] != '-':
+      depth -= 1
+    elif depth == 0 and c == '(':
+      text = text[:i]
+      break
+    elif depth == 0 and c in ' :':
+      begin = i + 1  # Behind the type of what it returns, or a namespace.
+  return re.sub(r'\w+::| +(?=>)', '', text[begin:])
 
 
 def read(path):
@@ -29,9 +50,7 @@ def read(path):
   activities = []
   with open(path, newline='') as file:
     for row in csv.DictReader(file):
-      name = row['name'] or row['kind']
-      if row['arguments']:
-        name += '<%s>' % row['arguments']
+      name = short_name(row['name']) or row['kind']
       activities.append((row['kind'], name, int(row['bytes']),
                          1e-9 * int(row['start_ns']),
                          1e-9 * int(row['end_ns'])))

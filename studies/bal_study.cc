@@ -11,12 +11,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "examples/bal/flag_help.h"
+#include "benchmarks/benchmark.h"
 #include "gflags/gflags.h"
 #include "problem_io/bal_synthetic.h"
 #include "studies/host_study.h"
@@ -73,7 +72,7 @@ DEFINE_string(profile, "",
 namespace ceres_ext::bal {
 namespace {
 
-constexpr const char kIntroduction[] =
+constexpr char kUsage[] =
     R"(bal_study --output=RECORD.json [flags]
 
 Times the kernels of this project on synthetic problems of the sizes of the BAL
@@ -81,26 +80,10 @@ data set: normal equations and PCG iterations in four configurations, whole
 optimisations, each kernel, the host implementation, the naive and the optimised
 kernels of the paper and cuSPARSE.
 
-  bal_study --output=study.json
-  bal_study --sizes=trafalgar-21 --lm=2 --pcg=5 --nogpu
-
-Exit codes:
-  0  the record is written
-  1  a flag is unknown or has a value that is not accepted
-  2  a measurement failed; the record holds what was measured before
-  4  the record could not be written
+Exit codes: 0, the record is written; 1, a flag has a value that is not accepted;
+2, a measurement failed, and the record holds what was measured before; 4, the
+record could not be written.
 )";
-
-const std::vector<FlagGroup>& FlagGroups() {
-  static const auto* const kGroups = new std::vector<FlagGroup>{
-      {"Problems", {"sizes", "seed"}},
-      {"Work",
-       {"lm", "pcg", "eta", "function_tolerance", "timed_pcg", "repetitions"}},
-      {"Time", {"seconds", "run_seconds", "host_run_seconds"}},
-      {"Measurement", {"gpu", "parts", "host", "profile"}},
-      {"Output", {"output", "residuals"}}};
-  return *kGroups;
-}
 
 bool Generate(const std::string& name,
               const StudySettings& settings,
@@ -297,12 +280,10 @@ int Run(const StudySettings& settings) {
 int main(int argc, char** argv) {
   using namespace ceres_ext::bal;
   gflags::SetVersionString(CERES_EXT_VERSION);
-  ParseFlagsOrExit(kIntroduction, __FILE__, FlagGroups(), &argc, &argv);
+  gflags::SetUsageMessage(kUsage);
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
   StudySettings settings;
-  std::istringstream names(FLAGS_sizes);
-  for (std::string name; std::getline(names, name, ',');) {
-    settings.sizes.push_back(name);
-  }
+  settings.sizes = ceres_ext::SplitAtCommas(FLAGS_sizes);
   settings.seed = FLAGS_seed;
   settings.num_lm_iterations = FLAGS_lm;
   settings.num_pcg_iterations = FLAGS_pcg;
@@ -332,16 +313,14 @@ int main(int argc, char** argv) {
     return 1;
   }
   const std::vector<std::string> all_parts = settings.parts;
-  settings.parts.clear();
-  std::istringstream parts(FLAGS_parts);
-  for (std::string part; std::getline(parts, part, ',');) {
+  settings.parts = ceres_ext::SplitAtCommas(FLAGS_parts);
+  for (const std::string& part : settings.parts) {
     if (std::find(all_parts.begin(), all_parts.end(), part) ==
         all_parts.end()) {
       std::fprintf(
           stderr, "bal_study: --parts: there is no part '%s'\n", part.c_str());
       return 1;
     }
-    settings.parts.push_back(part);
   }
   return Run(settings);
 }

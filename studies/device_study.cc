@@ -20,7 +20,6 @@
 #include "cuda_kernels/machine/device_buffer.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/block_table.h"
-#include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "cuda_kernels/structure/cuda_observation_index.h"
 #include "cuda_kernels/structure/cuda_workspace.h"
@@ -253,7 +252,6 @@ Status TimeIteration(const std::string& variant,
   double cost;
   CERES_EXT_RETURN_IF_ERROR(lm.Start(&cost));
   double linearize_seconds = 0.0;
-  double damp_seconds = 0.0;
   solver::StepSummary summary;
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 2; ++i) {
@@ -261,7 +259,6 @@ Status TimeIteration(const std::string& variant,
     CERES_EXT_RETURN_IF_ERROR(lm.Linearize());
     CERES_EXT_RETURN_IF_ERROR(machine->RecordMark(kMark1));
     CERES_EXT_RETURN_IF_ERROR(lm.Damp(options.initial_radius));
-    CERES_EXT_RETURN_IF_ERROR(machine->RecordMark(kMark2));
     summary = lm.Solve();
     if (summary.termination == solver::Termination::kFatalError ||
         summary.termination == solver::Termination::kFailure) {
@@ -269,7 +266,6 @@ Status TimeIteration(const std::string& variant,
     }
     CERES_EXT_RETURN_IF_ERROR(machine->Synchronize());
     linearize_seconds = machine->SecondsBetweenMarks(kMark0, kMark1);
-    damp_seconds = machine->SecondsBetweenMarks(kMark1, kMark2);
     if (SecondsSince(begin) > kRepeatSeconds) {
       break;
     }
@@ -285,18 +281,14 @@ Status TimeIteration(const std::string& variant,
                                               own.data() + num_camera_values));
   const double iteration_seconds =
       summary.pcg_seconds / std::max(1, summary.num_iterations);
-  Json row = {
-      {"variant", variant},
-      {"jacobian", jacobian},
-      {"use_schur", configuration.use_schur},
-      {"explicit_w", configuration.explicit_w},
-      {"linearize_seconds", Rounded(linearize_seconds)},
-      {"damping_seconds", Rounded(damp_seconds)},
-      {"normal_blocks_seconds", Rounded(summary.normal_blocks_seconds)},
-      {"pcg_iteration_seconds", Rounded(iteration_seconds)},
-      {"back_substitution_seconds", Rounded(summary.back_substitution_seconds)},
-      {"num_pcg_iterations", summary.num_iterations},
-      {"residual_norm", Rounded(summary.residual_norm)}};
+  Json row = {{"variant", variant},
+              {"jacobian", jacobian},
+              {"use_schur", configuration.use_schur},
+              {"explicit_w", configuration.explicit_w},
+              {"linearize_seconds", Rounded(linearize_seconds)},
+              {"normal_blocks_seconds", Rounded(summary.normal_blocks_seconds)},
+              {"pcg_iteration_seconds", Rounded(iteration_seconds)},
+              {"num_pcg_iterations", summary.num_iterations}};
   std::printf(
       "  %-21s %-18s %-22s J %8.3f  blocks %8.3f  PCG iteration %8.3f ms",
       variant.c_str(),
@@ -408,12 +400,10 @@ Status TimeWholeRun(const std::string& variant,
   return {};
 }
 
-// Each kernel alone, with the bytes that it must move.
+// Each kernel alone, on stored Jacobians in double.
 template <typename Source, typename Machine>
 class KernelBench {
  public:
-  using Value = typename Source::Value;
-  static constexpr bool kRecomputed = IsRecomputed<Source>::value;
   static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
   static constexpr int C = 9;
 
@@ -448,92 +438,56 @@ class KernelBench {
           {&camera_inverse_, 45 * cameras_},
           {&p_, unknowns},
           {&q_, unknowns},
-          {&x_, unknowns},
-          {&r_, unknowns},
           {&rhs_, unknowns},
+          {&w_, 27 * n_},
           {&y_, 2 * n_}}) {
       CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(size, buffer));
       CERES_EXT_RETURN_IF_ERROR(buffer->SetZero());
     }
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(27 * n_, &w_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(2, &breakdown_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &scalars_));
     system_ = lm_.System();
 
     CERES_EXT_RETURN_IF_ERROR(Evaluation());
     CERES_EXT_RETURN_IF_ERROR(Blocks());
     CERES_EXT_RETURN_IF_ERROR(Products());
-    if constexpr (std::is_same_v<Value, double> && !kRecomputed) {
-      CERES_EXT_RETURN_IF_ERROR(BlockDiagonals());
-    }
-    if constexpr (std::is_same_v<Source, StoredDouble>) {
-      CERES_EXT_RETURN_IF_ERROR(VectorSteps());
-    }
-    return {};
+    return BlockDiagonals();
   }
 
  private:
-  // Operations one after the other.
-  template <typename... Params>
-  Status TimeBytes(const std::string& name,
-                   int64_t bytes,
-                   const Params&... params) {
-    const auto run = [&] {
-      Status status;
-      static_cast<void>(((status = Run(params, machine_)).ok() && ...));
-      return status;
-    };
+  template <typename Params>
+  Status Time(const std::string& name, const Params& params) {
     for (int i = 0; i < 2; ++i) {
-      CERES_EXT_RETURN_IF_ERROR(run());
+      CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
     }
     const int repetitions = record_->settings().num_repetitions;
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark0));
     for (int i = 0; i < repetitions; ++i) {
-      CERES_EXT_RETURN_IF_ERROR(run());
+      CERES_EXT_RETURN_IF_ERROR(Run(params, machine_));
     }
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark1));
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
     const double seconds =
         machine_->SecondsBetweenMarks(kMark0, kMark1) / repetitions;
-    const double copy =
-        record_->json()["machine"].value("copy_bytes_per_second", 0.0);
-    const double percent = 100.0 * static_cast<double>(bytes) / seconds / copy;
-    std::printf("  %-32s %-34s %9.3f GB %9.4f ms %6.1f %% of copy\n",
+    std::printf("  %-32s %-34s %9.4f ms\n",
                 jacobian_.c_str(),
                 name.c_str(),
-                1e-9 * bytes,
-                1e3 * seconds,
-                percent);
+                1e3 * seconds);
     record_->Size(*problem_)["kernels"].push_back(
         {{"name", name},
          {"jacobian", jacobian_},
-         {"bytes", bytes},
-         {"seconds", Rounded(seconds)},
-         {"percent_of_copy", Rounded(percent)}});
+         {"seconds", Rounded(seconds)}});
     return {};
   }
 
-  template <typename Params>
-  Status Time(const std::string& name, const Params& params) {
-    using kernels::GetBytes;
-    return TimeBytes(name, GetBytes(params), params);
-  }
-
   Status Evaluation() {
-    if constexpr (std::is_same_v<Source, StoredDouble>) {
-      CERES_EXT_RETURN_IF_ERROR(Time("PrepareCameras", lm_.PrepareParams()));
-      CERES_EXT_RETURN_IF_ERROR(Time("EvaluateCost", lm_.CostParams()));
-    }
-    if constexpr (!kRecomputed) {
-      CERES_EXT_RETURN_IF_ERROR(Time("EvaluateJacobian", lm_.JacobianParams()));
-      // With residuals, cost and gradient, as Ceres's evaluator asks for it.
-      auto with_gradient = lm_.JacobianParams();
-      with_gradient.residuals = y_.data();
-      with_gradient.camera_gradient = q_.data();
-      with_gradient.point_gradient = q_.data() + C * cameras_;
-      CERES_EXT_RETURN_IF_ERROR(
-          Time("EvaluateJacobian, r and gradient", with_gradient));
-    }
+    CERES_EXT_RETURN_IF_ERROR(Time("EvaluateJacobian", lm_.JacobianParams()));
+    // With residuals, cost and gradient, as Ceres's evaluator asks for it.
+    auto with_gradient = lm_.JacobianParams();
+    with_gradient.residuals = y_.data();
+    with_gradient.camera_gradient = q_.data();
+    with_gradient.point_gradient = q_.data() + C * cameras_;
+    CERES_EXT_RETURN_IF_ERROR(
+        Time("EvaluateJacobian, r and gradient", with_gradient));
     return Time("SquaredColumnNorms", lm_.ColumnNormsParams());
   }
 
@@ -615,11 +569,8 @@ class KernelBench {
     left.camera_x = q_.data();
     left.point_x = point_q;
     CERES_EXT_RETURN_IF_ERROR(Time("LeftMultiply", left));
-    if constexpr (kRecomputed) {
-      return {};
-    }
 
-    SchurProductExplicitWParams<Value, kernels::BalShape<C>, kLayout> schur_w;
+    SchurProductExplicitWParams<double, kernels::BalShape<C>, kLayout> schur_w;
     schur_w.index = arrays_.index;
     schur_w.u = {u_.data(), cameras_};
     schur_w.w = {w_.data(), n_};
@@ -629,7 +580,8 @@ class KernelBench {
     schur_w.q = q_.data();
     CERES_EXT_RETURN_IF_ERROR(Time("SchurProductExplicitW", schur_w));
 
-    NormalProductExplicitWParams<Value, kernels::BalShape<C>, kLayout> normal_w;
+    NormalProductExplicitWParams<double, kernels::BalShape<C>, kLayout>
+        normal_w;
     normal_w.index = arrays_.index;
     normal_w.u = {u_.data(), cameras_};
     normal_w.v = {v_.data(), points_};
@@ -642,7 +594,7 @@ class KernelBench {
     normal_w.point_q = point_q;
     CERES_EXT_RETURN_IF_ERROR(Time("NormalProductExplicitW", normal_w));
 
-    BackSubstituteExplicitWParams<Value, kernels::BalShape<C>, kLayout> back_w;
+    BackSubstituteExplicitWParams<double, kernels::BalShape<C>, kLayout> back_w;
     back_w.index = arrays_.index;
     back_w.w = {w_.data(), n_};
     back_w.v_inverse = {v_inverse_.data(), points_};
@@ -695,59 +647,6 @@ class KernelBench {
     return Time("ApplyBlockDiagonal 3 x 3", apply_points);
   }
 
-  Status VectorSteps() {
-    for (const bool with_points : {false, true}) {
-      const int64_t n = C * cameras_ + (with_points ? 3 * points_ : 0);
-      const std::string suffix =
-          with_points ? ", cameras and points" : ", cameras";
-      kernels::PcgStartParams start;
-      start.n = n;
-      // The vectors are not those of a solve: no test may end it.
-      start.q_tolerance = -std::numeric_limits<double>::infinity();
-      start.r_tolerance = -1.0;
-      start.max_num_iterations = 1 << 30;
-      start.rhs = p_.data();
-      start.x = x_.data();
-      start.r = r_.data();
-      start.scalars = scalars_.data();
-      CERES_EXT_RETURN_IF_ERROR(TimeBytes("PcgStart" + suffix, 24 * n, start));
-      CERES_EXT_RETURN_IF_ERROR(
-          Run(kernels::CopyParams{n, p_.data(), rhs_.data()}, machine_));
-      CERES_EXT_RETURN_IF_ERROR(
-          Run(kernels::CopyParams{n, p_.data(), q_.data()}, machine_));
-      double* z = q_.data();
-      double* p = rhs_.data();
-      kernels::PcgScalars* state = scalars_.data();
-      CERES_EXT_RETURN_IF_ERROR(
-          TimeBytes("PcgDirection" + suffix,
-                    40 * n,
-                    kernels::PcgRhoParams{n, r_.data(), z, state},
-                    kernels::PcgDirectionParams{n, z, p, state}));
-      CERES_EXT_RETURN_IF_ERROR(
-          TimeBytes("PcgAdvance" + suffix,
-                    32 * n,
-                    kernels::PcgAlphaParams{n, p, p, state},
-                    kernels::PcgAdvanceParams{n, p, x_.data(), state}));
-      kernels::PcgResidualParams residual;
-      residual.n = n;
-      residual.rhs = p_.data();
-      residual.q = q_.data();
-      residual.x = x_.data();
-      residual.r = r_.data();
-      residual.scalars = scalars_.data();
-      CERES_EXT_RETURN_IF_ERROR(
-          TimeBytes("PcgResidual" + suffix, 40 * n, residual));
-      kernels::PcgScalars scalars;
-      CERES_EXT_RETURN_IF_ERROR(
-          machine_->Download(1, scalars_.data(), &scalars));
-      if (scalars.end != kernels::PcgEnd::kRunning) {
-        return {StatusCode::kNumericalFailure,
-                "The PCG steps ended while they were timed."};
-      }
-    }
-    return {};
-  }
-
   const std::string jacobian_;
   const ProblemArrays arrays_;
   Machine* const machine_;
@@ -759,10 +658,8 @@ class KernelBench {
   LevenbergMarquardt<Machine, Source> lm_;
   solver::ObservationSystem<Source> system_;
   DeviceBuffer<double> u_, v_, v_inverse_, s_, camera_inverse_;
-  DeviceBuffer<double> p_, q_, x_, r_, rhs_, y_;
-  DeviceBuffer<Value> w_;
+  DeviceBuffer<double> p_, q_, rhs_, w_, y_;
   DeviceBuffer<kernels::Breakdown> breakdown_;
-  DeviceBuffer<kernels::PcgScalars> scalars_;
 };
 
 template <typename Machine, typename Source = typename Machine::Source>
@@ -1143,9 +1040,6 @@ void DeviceStudy::TimeKernels() {
   impl_->Kernels<StoredDouble, CudaMachine>("stored double");
   impl_->Kernels<StoredBlockContiguous, BlockContiguousMachine>(
       "stored double, block-contiguous");
-  impl_->Kernels<RecomputedDouble, CudaMachine>("recomputed double");
-  impl_->Kernels<StoredFloat, CudaMachine>("stored float");
-  impl_->Kernels<RecomputedFloat, CudaMachine>("recomputed float");
 }
 
 void DeviceStudy::TimeReference() {

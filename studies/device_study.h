@@ -44,7 +44,7 @@ class DeviceStudy {
   // configuration; how far each step is from that of the kernels of this
   // project in double.
   void TimeIterations();
-  // Each kernel alone.
+  // Each kernel alone, in both layouts.
   void TimeKernels();
   // Whole runs with the stopping rule: our kernels with stored Jacobians in
   // double, the reference; our other kernels and the paper's two forms, and the

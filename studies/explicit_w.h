@@ -4,7 +4,7 @@
 // from stored blocks U, V and W_k = Jc' Jp (F x E, row-major) instead of the
 // Jacobian, and back-substitution. Letters: cuda_kernels/ops/normal_blocks.h.
 //
-// Order, traffic, vectors and scalars: as the operations of implicit W
+// Order, vectors and scalars: as the operations of implicit W
 // (cuda_kernels/ops/schur_products.h), on the same loops and tiles.
 #ifndef STUDIES_EXPLICIT_W_H_
 #define STUDIES_EXPLICIT_W_H_
@@ -16,7 +16,6 @@
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/structure/observation_index.h"
-#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext::bal {
 
@@ -28,13 +27,6 @@ struct ExplicitBlocksParams {
   kernels::NormalBlocksParams<Source, kLayout> normal;
   kernels::BlockRef<Value, Source::Shape::kWSize, kLayout> w;
 };
-
-// The bytes of the normal blocks, which read the index and the Jacobian, and W.
-template <typename Source, kernels::BlockLayout kLayout>
-int64_t GetBytes(const ExplicitBlocksParams<Source, kLayout>& p) {
-  return kernels::GetBytes(p.normal) +
-         kernels::BytesIf(p.w) * p.normal.index.num_observations;
-}
 
 // q = S p:
 //   q_c = (U_c + D_c^2) p_c - sum_k W_k Vi_p sum_l W_l' p
@@ -50,18 +42,6 @@ struct SchurProductExplicitWParams {
   const kernels::PcgScalars* scalars = nullptr;
 };
 
-template <typename T, typename Shape, kernels::BlockLayout kLayout>
-kernels::Traffic GetTraffic(
-    const SchurProductExplicitWParams<T, Shape, kLayout>& p) {
-  using kernels::BytesIf;
-  kernels::Traffic traffic = kernels::kIndexTraffic;
-  traffic += {BytesIf(p.w),
-              BytesIf(p.v_inverse),
-              BytesIf(p.u) + BytesIf(p.camera_diagonal, Shape::kF) +
-                  BytesIf(p.p, Shape::kF) + BytesIf(p.q, Shape::kF)};
-  return traffic;
-}
-
 // y_p = Vi_p (g_p - sum_k W_k' z_c)
 template <typename T, typename Shape, kernels::BlockLayout kLayout>
 struct BackSubstituteExplicitWParams {
@@ -72,18 +52,6 @@ struct BackSubstituteExplicitWParams {
   const double* z = nullptr;
   double* y = nullptr;
 };
-
-template <typename T, typename Shape, kernels::BlockLayout kLayout>
-kernels::Traffic GetTraffic(
-    const BackSubstituteExplicitWParams<T, Shape, kLayout>& p) {
-  using kernels::BytesIf;
-  kernels::Traffic traffic = kernels::kIndexTraffic;
-  traffic += {BytesIf(p.w),
-              BytesIf(p.v_inverse) + BytesIf(p.point_gradient, Shape::kE) +
-                  BytesIf(p.y, Shape::kE),
-              BytesIf(p.z, Shape::kF)};
-  return traffic;
-}
 
 // q = (J'J + D^2) p:
 //   q_c = (U_c + D_c^2) p_c + sum_k W_k p_p
@@ -102,21 +70,6 @@ struct NormalProductExplicitWParams {
   double* point_q = nullptr;
   const kernels::PcgScalars* scalars = nullptr;
 };
-
-template <typename T, typename Shape, kernels::BlockLayout kLayout>
-kernels::Traffic GetTraffic(
-    const NormalProductExplicitWParams<T, Shape, kLayout>& p) {
-  using kernels::BytesIf;
-  kernels::Traffic traffic = kernels::kIndexTraffic;
-  traffic += {BytesIf(p.w), BytesIf(p.v), BytesIf(p.u)};
-  traffic +=
-      {0,
-       BytesIf(p.point_diagonal, Shape::kE) + BytesIf(p.point_p, Shape::kE) +
-           BytesIf(p.point_q, Shape::kE),
-       BytesIf(p.camera_diagonal, Shape::kF) + BytesIf(p.camera_p, Shape::kF) +
-           BytesIf(p.camera_q, Shape::kF)};
-  return traffic;
-}
 
 // Sources: StoredJacobian<T, BalShape<9>, layout of the machine>, T double or
 // float, and double in block-contiguous arrays on a device. W alone is also

@@ -39,7 +39,7 @@
 namespace ceres_ext::bal {
 
 // The study's marks on a machine; those before are the solver's.
-enum StudyMark { kMark0 = 4, kMark1, kMark2, kMark3 };
+enum StudyMark { kMark0 = 4, kMark1 };
 
 struct StudyOptions {
   solver::StepOptions solver;
@@ -58,19 +58,11 @@ struct StudyOptions {
 
 enum class StudyEnd { kIterations, kFunctionTolerance, kTime };
 
-// Seconds are sums over the run. On a device they are times of the device
-// between events, except total_seconds.
 struct StudyResult {
-  double total_seconds = 0.0;     // wall clock, from the start to the last step
-  double evaluate_seconds = 0.0;  // cameras, J, diag(J'J), D
-  double normal_blocks_seconds = 0.0;
-  double pcg_seconds = 0.0;
-  double back_substitution_seconds = 0.0;
-  double update_seconds = 0.0;  // x - step and its cost
+  double total_seconds = 0.0;  // wall clock, from the start to the last step
   double initial_cost = 0.0;
   double final_cost = 0.0;
   int num_lm_iterations = 0;
-  int num_jacobians = 0;
   int num_accepted = 0;
   int64_t num_pcg_iterations = 0;
   StudyEnd end = StudyEnd::kIterations;
@@ -184,14 +176,10 @@ class LevenbergMarquardt {
         result->end = StudyEnd::kTime;
         break;
       }
-      CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark0));
       if (is_new_state) {
         CERES_EXT_RETURN_IF_ERROR(Linearize());
-        ++result->num_jacobians;
       }
       CERES_EXT_RETURN_IF_ERROR(Damp(radius));
-      CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark1));
-
       const solver::StepSummary summary = Solve();
       if (summary.termination == solver::Termination::kFatalError) {
         return {kernels::StatusCode::kDeviceError, summary.message};
@@ -199,18 +187,10 @@ class LevenbergMarquardt {
       const bool has_step =
           summary.termination != solver::Termination::kFailure;
       double candidate_cost = cost;
-      CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark2));
       if (has_step) {
         CERES_EXT_RETURN_IF_ERROR(Move(&candidate_cost));
       }
-      CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kMark3));
       CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
-
-      result->evaluate_seconds += machine_->SecondsBetweenMarks(kMark0, kMark1);
-      result->update_seconds += machine_->SecondsBetweenMarks(kMark2, kMark3);
-      result->normal_blocks_seconds += summary.normal_blocks_seconds;
-      result->pcg_seconds += summary.pcg_seconds;
-      result->back_substitution_seconds += summary.back_substitution_seconds;
       result->num_pcg_iterations += summary.num_iterations;
       ++result->num_lm_iterations;
       result->lm_seconds.push_back(seconds());
@@ -351,10 +331,6 @@ class LevenbergMarquardt {
     return params;
   }
 
-  kernels::EvaluateCostParams CostParams() { return CostParams(&candidate_); }
-  kernels::PrepareCamerasParams<double, 9> PrepareParams() {
-    return PrepareParams(&state_, &maps_);
-  }
   const double* camera_step() const { return camera_step_.data(); }
   const double* point_step() const { return point_step_.data(); }
   // Norm of the state.

@@ -5,8 +5,7 @@
 //   to the camera  q += W e     implicit: y = Jp e, q += Jc' y
 //   to the point   s += W' z    implicit: y = Jc z, s += Jp' y
 //
-// once by formula, once as code for any scalar type, so that a type that counts
-// can check the formulas.
+// as code for any scalar type, so that a type that counts gives Table 3.
 #ifndef STUDIES_OPERATION_COUNTS_H_
 #define STUDIES_OPERATION_COUNTS_H_
 
@@ -99,17 +98,6 @@ void FormCoupling(const T* jc, const T* jp, T* w) {
       w[3 * i + j] = jc[i] * jp[j] + jc[C + i] * jp[3 + j];
     }
   }
-}
-
-// The formulas. Both directions cost the same.
-constexpr OperationCounts ExplicitProductCounts(int c) {
-  return {3 * c, 3 * c, 3 * c};
-}
-constexpr OperationCounts ImplicitProductCounts(int c) {
-  return {2 * (c + 3), 2 * (c + 3) - 2, 2 * (c + 3)};
-}
-constexpr OperationCounts FormCouplingCounts(int c) {
-  return {6 * c, 3 * c, 2 * (c + 3)};
 }
 
 }  // namespace ceres_ext::bal

@@ -44,36 +44,6 @@ std::string HostInstructions() {
 #endif
 }
 
-// True if it takes one line: no object below it, or an array of arrays.
-bool IsRow(const Json& json) {
-  return std::none_of(json.begin(), json.end(), [](const Json& value) {
-    return value.is_object() ||
-           (value.is_array() &&
-            std::any_of(value.begin(), value.end(), [](const Json& inner) {
-              return inner.is_structured();
-            }));
-  });
-}
-
-void Write(const Json& json, const std::string& indent, std::string* text) {
-  if (!json.is_structured() || IsRow(json)) {
-    *text += json.dump();
-    return;
-  }
-  const std::string inner = indent + " ";
-  *text += json.is_object() ? "{" : "[";
-  const char* separator = "\n";
-  for (const auto& [key, value] : json.items()) {
-    *text += separator + inner;
-    if (json.is_object()) {
-      *text += Json(key).dump() + ": ";
-    }
-    Write(value, inner, text);
-    separator = ",\n";
-  }
-  *text += "\n" + indent + (json.is_object() ? "}" : "]");
-}
-
 const char* EndName(StudyEnd end) {
   switch (end) {
     case StudyEnd::kIterations:
@@ -199,7 +169,7 @@ bool StudyRecord::Save(std::string* error) const {
   json["elapsed_seconds"] = elapsed_seconds();
   const std::string part = settings_.output + ".part";
   std::ofstream file(part);
-  file << RecordText(json);
+  file << json.dump(1) << "\n";
   file.close();
   if (!file || std::rename(part.c_str(), settings_.output.c_str()) != 0) {
     *error = "Can't write " + settings_.output + ".";
@@ -217,18 +187,6 @@ const std::vector<Configuration>& FourConfigurations() {
 std::string ConfigurationName(const Configuration& configuration) {
   return std::string(configuration.use_schur ? "Schur" : "no Schur") +
          (configuration.explicit_w ? ", explicit W" : ", implicit W");
-}
-
-double Rounded(double x) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.6g", x);
-  return std::strtod(text, nullptr);
-}
-
-std::string RecordText(const Json& json) {
-  std::string text;
-  Write(json, "", &text);
-  return text + "\n";
 }
 
 std::string ResidualsFile(const StudySettings& settings,
@@ -274,25 +232,18 @@ Json RunRow(const std::string& variant,
       result.final_cost,
       EndName(result.end));
   std::fflush(stdout);
-  Json row = {
-      {"variant", variant},
-      {"jacobian", jacobian},
-      {"use_schur", configuration.use_schur},
-      {"explicit_w", configuration.explicit_w},
-      {"max_lm_iterations", options.num_lm_iterations},
-      {"max_pcg_iterations", options.solver.max_num_iterations},
-      {"total_seconds", Rounded(result.total_seconds)},
-      {"evaluate_seconds", Rounded(result.evaluate_seconds)},
-      {"normal_blocks_seconds", Rounded(result.normal_blocks_seconds)},
-      {"pcg_seconds", Rounded(result.pcg_seconds)},
-      {"back_substitution_seconds", Rounded(result.back_substitution_seconds)},
-      {"update_seconds", Rounded(result.update_seconds)},
-      {"initial_cost", result.initial_cost},
-      {"final_cost", result.final_cost},
-      {"num_lm_iterations", result.num_lm_iterations},
-      {"num_jacobians", result.num_jacobians},
-      {"num_accepted", result.num_accepted},
-      {"num_pcg_iterations", result.num_pcg_iterations}};
+  Json row = {{"variant", variant},
+              {"jacobian", jacobian},
+              {"use_schur", configuration.use_schur},
+              {"explicit_w", configuration.explicit_w},
+              {"max_lm_iterations", options.num_lm_iterations},
+              {"max_pcg_iterations", options.solver.max_num_iterations},
+              {"total_seconds", Rounded(result.total_seconds)},
+              {"initial_cost", result.initial_cost},
+              {"final_cost", result.final_cost},
+              {"num_lm_iterations", result.num_lm_iterations},
+              {"num_accepted", result.num_accepted},
+              {"num_pcg_iterations", result.num_pcg_iterations}};
   if (options.r_tolerance >= 0.0) {
     row["eta"] = options.r_tolerance;
     row["end"] = EndName(result.end);
@@ -320,31 +271,23 @@ Json OperationTable() {
     point[i % 3] = 2.0 - i;
   }
   Json table;
-  const auto add = [&](const char* name,
-                       const OperationCounts& formula,
-                       const OperationCounts& counted) {
-    table.push_back({{"product", name},
-                     {"formula", ToJson(formula)},
-                     {"counted", ToJson(counted)}});
+  const auto add = [&](const char* name, const OperationCounts& counted) {
+    table.push_back({{"product", name}, {"counted", ToJson(counted)}});
   };
-  add("explicit, W e", ExplicitProductCounts(C), Count(3 * C, [&] {
-        MultiplyExplicitToCamera<C>(w, point, camera);
-      }));
-  add("explicit, W' z", ExplicitProductCounts(C), Count(3 * C, [&] {
-        MultiplyExplicitToPoint<C>(w, camera, point);
-      }));
-  add("implicit, W e", ImplicitProductCounts(C), Count(2 * (C + 3), [&] {
+  add("explicit, W e",
+      Count(3 * C, [&] { MultiplyExplicitToCamera<C>(w, point, camera); }));
+  add("explicit, W' z",
+      Count(3 * C, [&] { MultiplyExplicitToPoint<C>(w, camera, point); }));
+  add("implicit, W e", Count(2 * (C + 3), [&] {
         MultiplyImplicit<3, C>(jp, point, jc, camera);
       }));
-  add("implicit, W' z", ImplicitProductCounts(C), Count(2 * (C + 3), [&] {
+  add("implicit, W' z", Count(2 * (C + 3), [&] {
         MultiplyImplicit<C, 3>(jc, camera, jp, point);
       }));
-  add("forming W", FormCouplingCounts(C), Count(2 * (C + 3), [&] {
-        FormCoupling<C>(jc, jp, w);
-      }));
+  add("forming W", Count(2 * (C + 3), [&] { FormCoupling<C>(jc, jp, w); }));
 
   // Recomputed Jacobians: the code of bal_model.h itself, in the camera's local
-  // coordinates. There is no formula but the code.
+  // coordinates.
   kernels::CameraState<T> state;
   for (int i = 0; i < 9; ++i) {
     state.R[i] = i % 4 == 0 ? 1.0 : 0.0;
@@ -355,23 +298,18 @@ Json OperationTable() {
   state.k1 = state.k2 = 0.01;
   kernels::Projection<T> projection;
   T y[2];
-  const auto add_recomputed = [&](const char* name,
-                                  const OperationCounts& counted) {
-    table.push_back({{"product", name}, {"counted", ToJson(counted)}});
-  };
-  add_recomputed("recomputed, projection", Count(0, [&] {
-                   projection = kernels::Project(state, point);
-                 }));
-  add_recomputed("recomputed, W e", Count(0, [&] {
-                   kernels::PointMultiply(state, projection, point, y);
-                   kernels::CameraTransposeMultiplyAndAccumulate(
-                       state, projection, y, camera);
-                 }));
-  add_recomputed("recomputed, W' z", Count(0, [&] {
-                   kernels::CameraMultiply(state, projection, camera, y);
-                   kernels::PointTransposeMultiplyAndAccumulate(
-                       state, projection, y, point);
-                 }));
+  add("recomputed, projection",
+      Count(0, [&] { projection = kernels::Project(state, point); }));
+  add("recomputed, W e", Count(0, [&] {
+        kernels::PointMultiply(state, projection, point, y);
+        kernels::CameraTransposeMultiplyAndAccumulate(
+            state, projection, y, camera);
+      }));
+  add("recomputed, W' z", Count(0, [&] {
+        kernels::CameraMultiply(state, projection, camera, y);
+        kernels::PointTransposeMultiplyAndAccumulate(
+            state, projection, y, point);
+      }));
   return table;
 }
 

@@ -13,15 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/benchmark.h"
 #include "cuda_kernels/base/status.h"
-#include "nlohmann/json.hpp"
 #include "problem_io/bal_problem.h"
 #include "studies/levenberg_marquardt.h"
 #include "studies/operation_counts.h"
 
 namespace ceres_ext::bal {
-
-using Json = nlohmann::ordered_json;
 
 struct StudySettings {
   std::vector<std::string> sizes;
@@ -106,12 +104,6 @@ class StudyRecord {
 const std::vector<Configuration>& FourConfigurations();
 std::string ConfigurationName(const Configuration& configuration);
 
-// A number of the record, which keeps six digits of what is measured.
-double Rounded(double x);
-// The record as text: a line for each row, so that files differ in the rows
-// that do. scripts/plot_study.py writes the same.
-std::string RecordText(const Json& json);
-
 // The file of the final residuals of a problem in a configuration, as doubles
 // in the order of the device's index; empty if settings name no folder, or the
 // problem has more than kMostKeptObservations, which the host alone does not
@@ -135,8 +127,7 @@ Json RunRow(const std::string& variant,
             const StudyOptions& options,
             const StudyResult& result);
 
-// The operations of the W product, by formula and counted on a few
-// observations.
+// The operations of the W product, counted on an observation.
 Json OperationTable();
 
 }  // namespace ceres_ext::bal

@@ -1,6 +1,6 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""The common part of gpu_compare and gpu_alternate: programs of built folders,
-run one after the other on a GPU until the time is over, and a record of them."""
+"""The common part of the scripts that measure: built programs, run one after the
+other until the time is over, their reports, a record, and tables of it."""
 import json
 import os
 import subprocess
@@ -13,6 +13,9 @@ VARIANTS = {'double stored': ['--jacobian=stored'],
             'double recomputed': ['--jacobian=recomputed'],
             'mixed stored': ['--jacobian=stored', '--precision=mixed'],
             'mixed recomputed': ['--jacobian=recomputed', '--precision=mixed']}
+# Flags of bal_generate for a start a tenth as far from the truth as usual.
+NEAR = ['--drift_rotation=0.001', '--drift_translation=0.03',
+        '--focal_noise=0.001', '--point_noise=0.0005']
 
 
 def final_cost(report):
@@ -21,6 +24,58 @@ def final_cost(report):
 
 def minimizer(report):
   return report['summary']['minimizer_time_in_seconds']
+
+
+def find(folder, name, required=True):
+  """The program or library of this name in the folder or below it."""
+  for where, _, files in os.walk(folder):
+    path = os.path.join(where, name)
+    if name in files and (name.endswith('.so') or os.access(path, os.X_OK)):
+      return path
+  if required:
+    sys.exit('error: expected %s in %s, found none' % (name, folder))
+  return None
+
+
+def table(header, rows):
+  """Rows of cells as Markdown."""
+  lines = ['| ' + ' | '.join(header) + ' |', '|' + '---|' * len(header)]
+  lines += ['| ' + ' | '.join(map(str, row)) + ' |' for row in rows]
+  return '\n'.join(lines) + '\n'
+
+
+def number(value, scale=1.0):
+  """Three significant digits, without an exponent; a dash for None."""
+  if value is None:
+    return '–'
+  value *= scale
+  digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+  return '%.*f' % (digits, value)
+
+
+def solve(program, flags, log=subprocess.DEVNULL, timeout=None):
+  """(report, what it says if there is none) of bundle_adjuster or
+  colmap_adjuster. A solve that failed (exit status 3) has a report."""
+  with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, 'report.json')
+    command = [program, '--report_json=' + path] + flags
+    if 'colmap' in os.path.basename(program):
+      command.append('--output_path=' + folder)
+    try:
+      done = subprocess.run(command, stdout=subprocess.DEVNULL,
+                            stderr=log, check=False, timeout=timeout)
+    except subprocess.TimeoutExpired:
+      return None, 'killed after %g s' % timeout
+    if done.returncode not in (0, 3) or not os.path.exists(path):
+      said = (done.stderr or b'').decode().strip().splitlines()
+      return None, said[-1] if said else 'failed'
+    with open(path, encoding='utf-8') as file:
+      return json.load(file), ''
+
+
+def write(path, record):
+  with open(path, 'w', encoding='utf-8') as file:
+    json.dump(record, file, indent=1)
 
 
 class Runs:
@@ -42,8 +97,7 @@ class Runs:
     return self.deadline - time.time()
 
   def save(self):
-    with open(self.path, 'w', encoding='utf-8') as file:
-      json.dump(self.record, file, indent=1)
+    write(self.path, self.record)
 
   def run(self, folder, program, *flags, env=None):
     """(exit status, what it printed); status 124 where no time is left.

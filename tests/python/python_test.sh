@@ -3,10 +3,10 @@
 #
 # python_test.sh BUILD WORK
 #
-# Installs the Python package, with the library of the build folder BUILD, into a
-# fresh virtual environment in the folder WORK, and runs python/tests and the
-# examples in Python there. Ends with 77 where there is no Python to compile for or
-# pip reaches no index.
+# Builds the Python package, with the library of the build folder BUILD, in
+# BUILD/python, where it stays, installs it into a fresh virtual environment in the
+# folder WORK, and runs python/tests and the examples in Python there. Ends with 77
+# where there is no Python to compile for or pip reaches no index.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build="$1"
@@ -40,8 +40,11 @@ for package in pyceres pycolmap; do
     echo "no $package: its tests are skipped; $work/$package.log says why"
 done
 
-install --config-settings="build-dir=$work/build" \
+rm -rf "$build/python"
+"$work/venv/bin/pip" wheel --quiet --no-deps --wheel-dir "$build/python" \
+  --config-settings="build-dir=$work/build" \
   --config-settings="cmake.define.CERES_EXT_BUILD=$build" "$root"
+install "$build"/python/*.whl
 cd "$work"
 CERES_EXT_BUILD="$build" venv/bin/python -m pytest -q -rs \
   -p no:cacheprovider "$root/python/tests" "$root/tests/examples"

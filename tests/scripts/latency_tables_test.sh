@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 #
-# scripts/latency_tables.py on a record of scripts/gpu_latency --machine=host,
-# and on records by hand whose tables are known; arguments of gpu_latency.
+# scripts/latency_tables.py on a record of scripts/measure latency --machine=host,
+# and on records by hand whose tables are known; arguments of measure.
 set -euo pipefail
 # shellcheck source=testing.sh
 source "$(dirname "${BASH_SOURCE[0]}")/testing.sh"
@@ -61,14 +61,14 @@ cat >"$hand/single.jsonl" <<'EOF'
 {"mode": "batch", "window": "W10", "iterations": 0, "single_pack_ms_p50": 0.02}
 EOF
 cat >"$hand/timeline_W10.csv" <<'EOF'
-kind,name,arguments,bytes,start_ns,end_ns,stream
-copy_to_device,,,100,0,10000,7
-kernel,SolveWindowsKernel,"3, 9",0,10000,120000,7
-copy_to_host,,,100,120000,150000,7
-kernel,OtherKernel,,0,150000,950000,7
-copy_to_device,,,100,1000000,1010000,7
-kernel,SolveWindowsKernel,"3, 9",0,1010000,1120000,7
-copy_to_host,,,100,1120000,1150000,7
+kind,name,bytes,start_ns,end_ns,stream
+copy_to_device,,100,0,10000,7
+kernel,"void a::SolveWindowsKernel<3, (int)9>(a::Windows)",0,10000,120000,7
+copy_to_host,,100,120000,150000,7
+kernel,"OtherKernel()",0,150000,950000,7
+copy_to_device,,100,1000000,1010000,7
+kernel,"void a::SolveWindowsKernel<3, (int)9>(a::Windows)",0,1010000,1120000,7
+copy_to_host,,100,1120000,1150000,7
 EOF
 # A fusion that pays, and one that is slower than A and then B, which the rule
 # does not see.
@@ -83,6 +83,8 @@ double recomputed (J'J + D^2) p,2.1,1
 EOF
 said=$("$scripts/latency_tables.py" "$hand" \
   "--operations=$hand/operations.csv")
+expect_has "a name" "$(python3 "$scripts/timeline_table.py" \
+  "$hand/timeline_W10.csv")" "SolveWindowsKernel<3, 9> "
 for line in "| 80.0 | 10.0 / 20.0 | 60.0 / 90.0 |" \
   "| 150 | 100 per second at most | 30.0 / 50.0 |" \
   "| 1 | 100 | 80.0 | 10.0 |" \
@@ -106,27 +108,27 @@ status=0
 "$scripts/latency_tables.py" "$WORK/missing" 2>/dev/null || status=$?
 expect_equal "status without a folder" "$status" 2
 
-# gpu_latency with a program that prints its arguments.
+# measure with a program that prints its arguments.
 mkdir "$WORK/binaries"
 cat >"$WORK/binaries/batch_benchmark" <<'EOF'
 #!/usr/bin/env bash
 echo "{\"mode\": \"none\", \"window\": \"W10\", \"arguments\": \"$*\"}"
 EOF
 chmod +x "$WORK/binaries/batch_benchmark"
-"$scripts/gpu_latency" --machine=host "$WORK/binaries" "$WORK/out" \
+"$scripts/measure" latency --machine=host "$WORK/binaries" "$WORK/out" \
   streams >/dev/null
 expect_has "arguments" "$(cat "$WORK/out/streams.jsonl")" \
   "--threads=2 --window=W10 --machine=host --stream_loads="
 expect_has "its tables" "$(cat "$WORK/out/tables.md")" "Not measured."
-# refused PART ARGUMENT...
+# refused STATUS PART ARGUMENT...
 refused() {
-  local part="$1" said status=0
-  shift
-  said=$("$scripts/gpu_latency" "$@" 2>&1) || status=$?
-  expect_equal "status of gpu_latency $*" "$status" 1
-  expect_has "gpu_latency $*" "$said" "$part"
+  local expected="$1" part="$2" said status=0
+  shift 2
+  said=$("$scripts/measure" latency "$@" 2>&1) || status=$?
+  expect_equal "status of measure latency $*" "$status" "$expected"
+  expect_has "measure latency $*" "$said" "$part"
 }
-refused "unknown argument --machine=tpu" --machine=tpu "$WORK/binaries"
-refused "no batch_benchmark in" "$WORK/empty" "$WORK/out"
-refused "unknown step streets" "$WORK/binaries" "$WORK/out" streets
+refused 2 "invalid choice: 'tpu'" --machine=tpu "$WORK/binaries"
+refused 1 "expected batch_benchmark in" "$WORK/empty" "$WORK/out"
+refused 2 "unknown step streets" "$WORK/binaries" "$WORK/out" streets
 echo "tables of the record, by hand and of nothing"
