@@ -127,6 +127,9 @@ if(CERES_EXT_BUILD_EXAMPLES)
   install(TARGETS bundle_adjuster bal_convert bal_filter bal_generate
                   colmap_adjuster
           DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(PROGRAMS "${PROJECT_SOURCE_DIR}/examples/bal/compare_solvers.py"
+                   "${PROJECT_SOURCE_DIR}/examples/bal/solve_page.py"
+          DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
 install(

@@ -7,7 +7,7 @@ docs/measurements/comparison/solvers.md.
       [--record docs/measurements/comparison/solvers.jsonl]
       [--page docs/measurements/comparison/solvers.md] [--no-plots]
 
-FOLDER has files SIZE-SEED.json of bundle_adjuster --compare_json; --commit says
+FOLDER has files SIZE-SEED.json of compare_solvers.py --json; --commit says
 which commit they are of. Their runs join those of the record, a line each, and
 replace older ones of the same problem and solver. The best cost of a problem is
 that of all its runs in the record. --page replaces the text between

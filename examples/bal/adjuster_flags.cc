@@ -55,28 +55,9 @@ DEFINE_string(output, "",
               "input; compressed if the name ends in .gz or .bz2, binary if it "
               "ends in .npz.");
 
-DEFINE_bool(compare, false,
-            "Solve with several solvers, each from the same start in a "
-            "separate process, and show how fast each reaches the best cost. "
-            "--report_html is then a page on all solvers. Other flags apply to "
-            "each.");
-DEFINE_string(compare_solvers, "automatic",
-              "Names, separated by commas: automatic (all that can run here), "
-              "ceres:sparse_schur, ceres:dense_schur, ceres:iterative_schur "
-              "(with schur_jacobi), ceres:iterative_schur+jacobi, ceres:cgnr, "
-              "ceres:dense_schur+cuda, ceres:cgnr+cuda, ceres_ext:host, "
-              "ceres_ext:cuda, ceres_ext:cuda+recomputed, "
-              "ceres_ext:cuda+mixed, ceres_ext:cuda+dense_schur.");
-DEFINE_int32(compare_repetitions, 1, "Runs of each solver.");
-DEFINE_double(compare_max_seconds, 600.0,
-              "Seconds after which a solve ends with its iteration. A solve "
-              "that does not end is killed.");
-DEFINE_bool(compare_dry_run, false,
-            "List the solvers that would run, and estimate their time from one "
-            "iteration each.");
-DEFINE_string(compare_json, "",
-              "Write all runs to this JSON file, after each of them, and skip "
-              "those that it has already.");
+DEFINE_bool(report_problem, false,
+            "Add the residuals, the worst cameras and points and a sample of "
+            "the positions to --report_json. solve_page.py plots them.");
 
 DEFINE_string(linear_solver_ordering, "user",
               "user (points are eliminated first), automatic.");
@@ -98,7 +79,6 @@ of Ceres Ext (--solver=ceres_ext) or with Ceres alone (--solver=ceres). Shows
 progress, then the full report.
 
   bundle_adjuster --input=problem-16-22106-pre.txt --num_iterations=50
-  bundle_adjuster --input=problem-16-22106-pre.txt --num_iterations=50 --compare
   bundle_adjuster --batch=WINDOWS --output=REFINED
 
 Exit codes:
@@ -122,14 +102,7 @@ const std::vector<FlagGroup>& FlagGroups() {
           "cost_function",
           "problem",
           "robustify"}},
-        {"Output", {"output"}},
-        {"Comparison",
-         {"compare",
-          "compare_solvers",
-          "compare_repetitions",
-          "compare_max_seconds",
-          "compare_dry_run",
-          "compare_json"}},
+        {"Output", {"output", "report_problem"}},
         {"Solver", {}},
         {"Linear solver", {"linear_solver_ordering"}},
         {"Minimizer", {"num_iterations", "blocks_for_inner_iterations"}},
@@ -154,11 +127,10 @@ bool CheckNotNegative(const char* flag, double value, std::string* error) {
 // Refuses flags that --batch does not support.
 bool CheckFlagsOfBatch(std::string* error) {
   for (const char* flag : {"input",
-                           "compare",
                            "covariance",
                            "initial_ply",
                            "final_ply",
-                           "report_html",
+                           "report_problem",
                            "warm_up",
                            "cost_function",
                            "problem",
@@ -187,17 +159,9 @@ bool SolveOptionsFromFlags(SolveBalOptions* options, std::string* error) {
     *error = "--use_manifolds: expected --use_quaternions too, found none";
     return false;
   }
-  for (const char* flag : {"compare_solvers",
-                           "compare_repetitions",
-                           "compare_max_seconds",
-                           "compare_dry_run",
-                           "compare_json"}) {
-    if (!FLAGS_compare &&
-        !gflags::GetCommandLineFlagInfoOrDie(flag).is_default) {
-      *error =
-          std::string("--") + flag + ": expected --compare too, found none";
-      return false;
-    }
+  if (FLAGS_report_problem && FLAGS_report_json.empty()) {
+    *error = "--report_problem: expected --report_json too, found none";
+    return false;
   }
   options->solver_options.max_num_iterations = FLAGS_num_iterations;
   options->robustify = FLAGS_robustify;

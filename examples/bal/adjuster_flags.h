@@ -24,12 +24,7 @@ DECLARE_double(translation_sigma);
 DECLARE_double(point_sigma);
 DECLARE_int32(random_seed);
 DECLARE_int32(num_iterations);
-DECLARE_bool(compare);
-DECLARE_string(compare_solvers);
-DECLARE_int32(compare_repetitions);
-DECLARE_double(compare_max_seconds);
-DECLARE_bool(compare_dry_run);
-DECLARE_string(compare_json);
+DECLARE_bool(report_problem);
 
 namespace ceres_ext::bal {
 

@@ -23,16 +23,15 @@
 #include "examples/bal/adjuster_flags.h"
 #include "examples/bal/adjuster_program.h"
 #include "examples/bal/bal_geometry.h"
-#include "examples/bal/compare_solvers.h"
 #include "examples/bal/covariance_file.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
 #include "examples/bal/interrupt_callback.h"
+#include "examples/bal/problem_report.h"
 #include "examples/bal/reprojection_errors.h"
 #include "examples/bal/seconds_since.h"
 #include "examples/bal/solve_bal.h"
 #include "examples/bal/solve_folder.h"
-#include "examples/bal/solve_page.h"
 #include "examples/bal/solve_report.h"
 #include "examples/bal/solver_flags.h"
 #include "problem_io/bal_npz.h"
@@ -136,9 +135,6 @@ ExitCode Run() {
   if (!FLAGS_batch.empty()) {
     return SolveFolder();
   }
-  if (FLAGS_compare) {
-    return CompareSolvers();
-  }
   std::string error;
   SolveBalOptions options;
   // Only the solution may replace the problem.
@@ -146,7 +142,6 @@ ExitCode Run() {
                                            {"final_ply", FLAGS_final_ply},
                                            {"covariance", FLAGS_covariance},
                                            {"report_json", FLAGS_report_json},
-                                           {"report_html", FLAGS_report_html},
                                            {"initial_ply", FLAGS_initial_ply}};
   if (!SolveOptionsFromFlags(&options, &error) ||
       !CheckDistinct(outputs, {{"input", FLAGS_input}}, &error)) {
@@ -187,9 +182,11 @@ ExitCode Run() {
                                /*ellipsoids=*/{},
                                &error));
   }
+  const ProblemChecksums checksums =
+      FLAGS_report_problem ? ChecksumsOf(problem) : ProblemChecksums();
   const Similarity frame = StartFromFlags(&problem);
 
-  const bool is_reported = !(FLAGS_report_json + FLAGS_report_html).empty();
+  const bool is_reported = !FLAGS_report_json.empty();
   const auto compute_errors = [&options, &problem] {
     return ComputeReprojectionErrors(
         problem, options.robustify, options.solver_options.num_threads);
@@ -275,8 +272,16 @@ ExitCode Run() {
                                Ellipsoids(covariance, FLAGS_covariance_sigmas),
                                &error));
   }
-  if (!FLAGS_report_json.empty()) {
+  if (is_reported) {
     std::vector<std::pair<std::string, std::string>> parts;
+    if (FLAGS_report_problem) {
+      parts.emplace_back(
+          "problem_report",
+          ProblemReportJson(problem,
+                            checksums,
+                            before,
+                            summary.IsSolutionUsable() ? &after : nullptr));
+    }
     if (has_covariance) {
       parts.emplace_back("covariance", CovarianceJson(covariance));
     }
@@ -287,19 +292,6 @@ ExitCode Run() {
                         times,
                         summary,
                         parts),
-        &error));
-  }
-  if (!FLAGS_report_html.empty()) {
-    check_written(WriteTextFile(
-        FLAGS_report_html,
-        SolvePage(
-            reported,
-            times,
-            summary,
-            (has_covariance ? CovarianceSection(covariance) : "") +
-                BalSections(problem,
-                            before,
-                            summary.IsSolutionUsable() ? &after : nullptr)),
         &error));
   }
   if (std::none_of(outputs.begin(), outputs.end(), [](const OutputFile& file) {

@@ -14,7 +14,6 @@
 #include "ceres/loss_function.h"
 #include "ceres/rotation.h"
 #include "examples/bal/bal_geometry.h"
-#include "examples/bal/html_page.h"
 #include "nlohmann/json.hpp"
 #include "problem_io/npz_file.h"
 #include "problem_io/text_writer.h"
@@ -219,6 +218,7 @@ std::string CovarianceJson(const CovarianceReport& report) {
     const Ranking ranking(array);
     auto& of_array = json["standard_deviations"][array.name];
     of_array["num_blocks"] = array.num_blocks;
+    of_array["num_finite"] = ranking.blocks.size();
     of_array["worst"] = nlohmann::ordered_json::array();
     if (!ranking.blocks.empty()) {
       of_array["median"] = ranking.median();
@@ -230,29 +230,6 @@ std::string CovarianceJson(const CovarianceReport& report) {
     }
   }
   return json.dump();
-}
-
-std::string CovarianceSection(const CovarianceReport& report) {
-  std::vector<std::vector<std::string>> rows;
-  for (const CovarianceArray& array : report.arrays) {
-    const Ranking ranking(array);
-    if (ranking.blocks.empty()) {
-      rows.push_back({EscapeText(array.name), "0", "–", "–"});
-      continue;
-    }
-    std::string worst;
-    for (size_t i = 0; i < std::min(kNumWorst, ranking.blocks.size()); ++i) {
-      const auto& [largest, block] = ranking.blocks[i];
-      worst += (i == 0 ? "" : ", ") + std::to_string(IdOf(array, block)) +
-               " (" + ShortNumber(largest, 3) + ")";
-    }
-    rows.push_back({EscapeText(array.name),
-                    std::to_string(ranking.blocks.size()),
-                    Data(ranking.median()),
-                    worst});
-  }
-  return "<h2>Standard deviations</h2>\n" +
-         HtmlTable({"blocks of", "number", "median", "largest of"}, rows);
 }
 
 std::vector<Ellipsoid> Ellipsoids(const CovarianceReport& report,

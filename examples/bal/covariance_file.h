@@ -67,8 +67,6 @@ bool WriteCovarianceFile(const std::string& path,
 std::string CovarianceText(const CovarianceReport& report);
 // A JSON object: the summary, and the median and ten largest of each array.
 std::string CovarianceJson(const CovarianceReport& report);
-// The same as a section of a page.
-std::string CovarianceSection(const CovarianceReport& report);
 
 // The ellipsoids of the thousand least accurate blocks of each array with
 // positions. Semi-axes are num_sigmas standard deviations.

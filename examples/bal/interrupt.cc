@@ -50,9 +50,6 @@ void OnSignal(int number) {
   Say(phase == SIGNAL_ENDS_SOLVE
           ? ": the solve stops after this iteration and the results are "
             "written; a second signal kills\n"
-      : phase == SIGNAL_ENDS_COMPARISON
-          ? ": the comparison stops and keeps the runs that have ended; a "
-            "second signal kills\n"
           : ": the results are being written; a second signal kills\n");
   errno = saved_errno;
 }

@@ -15,8 +15,6 @@ enum SignalPhase {
   // It is noted for IsInterrupted; a line on standard error says that the solve
   // stops after this iteration and that a second one kills.
   SIGNAL_ENDS_SOLVE,
-  // It is noted; a line says that the comparison stops.
-  SIGNAL_ENDS_COMPARISON,
   // It is noted; a line says that the results are being written.
   SIGNAL_WAITS,
 };

@@ -134,14 +134,13 @@ class Ranks {
 bool CheckFlags(std::string* error) {
   for (const char* flag : {"batch",
                            "blocks_for_inner_iterations",
-                           "compare",
                            "cost_function",
                            "covariance",
                            "cuda_devices",
                            "inner_iterations",
                            "linear_solver_ordering",
                            "problem",
-                           "report_html",
+                           "report_problem",
                            "solver",
                            "warm_up"}) {
     if (!gflags::GetCommandLineFlagInfoOrDie(flag).is_default) {

@@ -40,6 +40,8 @@ Json SummaryJson(const ceres::Solver::Summary& summary) {
   json["jacobian_evaluation_time_in_seconds"] =
       summary.jacobian_evaluation_time_in_seconds;
   json["linear_solver_time_in_seconds"] = summary.linear_solver_time_in_seconds;
+  json["inner_iteration_time_in_seconds"] =
+      summary.inner_iteration_time_in_seconds;
   json["postprocessor_time_in_seconds"] = summary.postprocessor_time_in_seconds;
   json["total_time_in_seconds"] = summary.total_time_in_seconds;
   return json;

@@ -23,10 +23,7 @@
 // clang-format off
 DEFINE_string(report_json, "",
               "Write problem, flags, summary and iterations to this JSON "
-              "file.");
-DEFINE_string(report_html, "",
-              "Write a self-contained page with summary and plots to this HTML "
-              "file.");
+              "file. solve_page.py makes a page with plots of it.");
 DEFINE_string(initial_ply, "",
               "Write cameras and points as read to this PLY file.");
 DEFINE_string(final_ply, "",
@@ -321,7 +318,6 @@ void AddSolverFlags(std::vector<FlagGroup>* groups) {
   std::vector<FlagGroup> added = {
       {"Output",
        {"report_json",
-        "report_html",
         "initial_ply",
         "final_ply",
         "covariance",

@@ -16,7 +16,6 @@
 #include "gflags/gflags.h"
 
 DECLARE_string(report_json);
-DECLARE_string(report_html);
 DECLARE_string(initial_ply);
 DECLARE_string(final_ply);
 DECLARE_string(covariance);

@@ -28,7 +28,6 @@
 #include "examples/bal/interrupt.h"
 #include "examples/bal/interrupt_callback.h"
 #include "examples/bal/seconds_since.h"
-#include "examples/bal/solve_page.h"
 #include "examples/bal/solve_report.h"
 #include "examples/bal/solver_flags.h"
 #include "examples/colmap/colmap_covariance.h"
@@ -298,7 +297,6 @@ ExitCode CheckOutputs(const std::vector<std::string>& inputs,
       {"final_ply", FLAGS_final_ply},
       {"covariance", FLAGS_covariance},
       {"report_json", FLAGS_report_json},
-      {"report_html", FLAGS_report_html},
       {"initial_ply", FLAGS_initial_ply}};
   std::vector<bal::OutputFile> outputs;
   for (const std::string& path : ModelFiles(FLAGS_output_path, model)) {
@@ -572,17 +570,6 @@ ExitCode Run() {
                              times,
                              summary,
                              parts),
-        &error));
-  }
-  if (!FLAGS_report_html.empty()) {
-    check_written(bal::WriteTextFile(
-        FLAGS_report_html,
-        bal::SolvePage(
-            reported,
-            times,
-            summary,
-            (has_survey ? SurveySection(survey) : "") +
-                (has_covariance ? bal::CovarianceSection(covariance) : "")),
         &error));
   }
   check_written(bal::FlushStandardOutput(&error));

@@ -9,15 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "examples/bal/html_page.h"
 #include "nlohmann/json.hpp"
 
 namespace ceres_ext::colmap {
 namespace {
 
-using bal::Data;
-using bal::EscapeText;
-using bal::HtmlTable;
 using Json = nlohmann::ordered_json;
 
 // Items of one kind and role that have a result.
@@ -29,10 +25,6 @@ struct Group {
 
 double Difference(const SurveyItem& item, int i) {
   return item.xyz[i] - item.given[i];
-}
-double Length(const SurveyItem& item) {
-  return std::hypot(
-      Difference(item, 0), Difference(item, 1), Difference(item, 2));
 }
 
 // Those that have items.
@@ -150,57 +142,6 @@ std::string SurveyJson(const Survey& survey) {
   }
   // Invalid UTF-8 (in an id) becomes U+FFFD.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string SurveySection(const Survey& survey) {
-  constexpr size_t kMost = 200;  // rows, of each group
-  std::vector<std::vector<std::string>> of_groups;
-  std::vector<std::vector<std::string>> of_items;
-  for (Group& group : Groups(survey)) {
-    of_groups.push_back({group.name,
-                         std::to_string(group.items.size()),
-                         Data(group.rms[0]),
-                         Data(group.rms[1]),
-                         Data(group.rms[2]),
-                         Data(group.rms[3])});
-    if (group.items.size() > kMost) {
-      std::stable_sort(group.items.begin(),
-                       group.items.end(),
-                       [](const SurveyItem* a, const SurveyItem* b) {
-                         return Length(*a) > Length(*b);
-                       });
-      group.items.resize(kMost);
-    }
-    for (const SurveyItem* item : group.items) {
-      std::vector<std::string> row = {EscapeText(item->surveyed.id),
-                                      group.name};
-      for (int i = 0; i < 3; ++i) {
-        row.push_back(Data(Difference(*item, i)));
-      }
-      for (int i = 0; i < 3; ++i) {
-        row.push_back(HasDeviations(*item) ? Data(item->std_dev[i]) : "–");
-      }
-      row.push_back(item->image < 0 ? std::to_string(item->measurements.size())
-                                    : "–");
-      row.push_back(item->image < 0 ? Data(item->rms_in_pixels) : "–");
-      of_items.push_back(std::move(row));
-    }
-  }
-  return "<h2>Survey</h2>\n<p>" + EscapeText(survey.georeference_text()) +
-         "</p>\n" +
-         HtmlTable({"RMS, adjusted minus given", "number", "X", "Y", "Z", "3D"},
-                   of_groups) +
-         HtmlTable({"id",
-                    "of",
-                    "X",
-                    "Y",
-                    "Z",
-                    "std. dev. X",
-                    "Y",
-                    "Z",
-                    "images",
-                    "RMS in pixels"},
-                   of_items);
 }
 
 }  // namespace ceres_ext::colmap

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Residuals and standard deviations of surveyed points and positions, for
-// readers, as JSON and as a section of a page. Differences are adjusted minus
-// given, in the unit of the coordinates.
+// readers and as JSON. Differences are adjusted minus given, in the unit of the
+// coordinates.
 
 #ifndef EXAMPLES_COLMAP_SURVEY_REPORT_H_
 #define EXAMPLES_COLMAP_SURVEY_REPORT_H_
@@ -18,8 +18,6 @@ namespace ceres_ext::colmap {
 std::string SurveyText(const Survey& survey);
 // A JSON object with all points and positions (docs/programs.md).
 std::string SurveyJson(const Survey& survey);
-// The RMS, and the items with the largest differences.
-std::string SurveySection(const Survey& survey);
 
 }  // namespace ceres_ext::colmap
 

@@ -106,7 +106,7 @@ class OutputsTest : public ::testing::Test {
 };
 
 const char* const kOutputFlags[] = {
-    "output", "final_ply", "report_json", "report_html", "initial_ply"};
+    "output", "final_ply", "report_json", "initial_ply"};
 
 TEST_F(OutputsTest, OneThatFailsTakesNoOtherWithIt) {
   if (access("/dev/full", W_OK) != 0) {

@@ -239,9 +239,10 @@ TEST_F(BundleAdjusterTest, SolvesAFolder) {
   EXPECT_THAT(outcome.err, HasSubstr(folder + "/bad.txt:"));
   EXPECT_THAT(outcome.err, HasSubstr(folder + "/center.txt: the solve failed"));
   EXPECT_THAT(outcome.out, HasSubstr("4 problems, 3 with a usable solution"));
-  ExpectFailure("--batch='" + folder + "' --compare",
-                1,
-                "bundle_adjuster: --compare: not available with --batch");
+  ExpectFailure(
+      "--batch='" + folder + "' --report_problem",
+      1,
+      "bundle_adjuster: --report_problem: not available with --batch");
   ExpectFailure("--batch=/no/such/folder",
                 2,
                 "bundle_adjuster: /no/such/folder: cannot list the folder: No "
@@ -272,7 +273,7 @@ TEST_F(BundleAdjusterTest, SolveFailures) {
 TEST_F(BundleAdjusterTest, OutputErrors) {
   const std::string nowhere = TempPath("no_such_folder") + "/file";
   for (const char* flag :
-       {"output", "report_json", "report_html", "initial_ply", "final_ply"}) {
+       {"output", "report_json", "initial_ply", "final_ply"}) {
     const Outcome outcome =
         Adjust("--input='" + input_ + "' --" + flag + "='" + nowhere + "'");
     EXPECT_EQ(outcome.code, 4);
@@ -400,6 +401,7 @@ TEST_F(BundleAdjusterTest, ReportHasTheDocumentedFields) {
                           "residual_evaluation_time_in_seconds",
                           "jacobian_evaluation_time_in_seconds",
                           "linear_solver_time_in_seconds",
+                          "inner_iteration_time_in_seconds",
                           "postprocessor_time_in_seconds",
                           "total_time_in_seconds"));
   EXPECT_EQ(json["summary"]["is_solution_usable"], true);

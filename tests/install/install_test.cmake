@@ -136,6 +136,10 @@ if(status EQUAL 0 OR NOT said MATCHES "lacks the patches of Ceres Ext")
 endif()
 if(EXISTS "${WORK_DIR}/moved/bin/bundle_adjuster")
   run("${WORK_DIR}/moved/bin/bundle_adjuster" --version)
+  find_program(PYTHON NAMES python3)
+  if(PYTHON)
+    run("${WORK_DIR}/moved/bin/compare_solvers.py" --help)
+  endif()
 endif()
 
 # A user's functor on the device, from the install tree: on_the_gpu ends where
