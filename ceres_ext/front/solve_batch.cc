@@ -1011,19 +1011,19 @@ bool RunAllWindows(const ceres::Solver::Options& options,
   return solve.RunWindows(reason);
 }
 
-// Solves the problems of one kind of window. False, with a sentence in *reason,
-// or an exception: nothing has changed.
-bool SolveKind(const ceres::Solver::Options& options,
+// Solves a part of a list. False, with a sentence in *reason, or an exception:
+// nothing has changed.
+bool SolvePart(const ceres::Solver::Options& options,
                const Options& ext_options,
                const std::vector<ceres::Problem*>& problems,
-               const BatchOfKind& of_kind,
+               const BatchOfProblems::Part& of_list,
                KeptMachines* machines,
                const Clock* clock,
                BatchSummary* summary,
                std::vector<Summary>* full_summaries,
                const StopFlag* stop,
                std::string* reason) {
-  const std::vector<int64_t>& numbers = of_kind.numbers();
+  const std::vector<int64_t>& numbers = of_list.numbers;
   const auto m = static_cast<int64_t>(numbers.size());
   BatchSummary part;
   std::vector<Summary> full_part;
@@ -1032,7 +1032,7 @@ bool SolveKind(const ceres::Solver::Options& options,
   Prepare(m, &part, full);
   if (!RunAllWindows(options,
                      ext_options,
-                     *of_kind.batch(),
+                     of_list.table->batch(),
                      machines,
                      clock,
                      &part,
@@ -1044,7 +1044,7 @@ bool SolveKind(const ceres::Solver::Options& options,
   for (int64_t k = 0; k < m; ++k) {
     const int64_t i = numbers[k];
     if (part.problems[k].IsSolutionUsable()) {
-      of_kind.Write(k);
+      of_list.table->Write(k);
     }
     summary->problems[i] = std::move(part.problems[k]);
     if (full != nullptr && summary->problems[i].is_window) {
@@ -1056,7 +1056,9 @@ bool SolveKind(const ceres::Solver::Options& options,
       of_one.num_residuals = problems[i]->NumResiduals();
     }
   }
-  AssignOrShorten(part.device.c_str(), &summary->device);
+  if (!part.device.empty()) {
+    AssignOrShorten(part.device.c_str(), &summary->device);
+  }
   summary->num_windows += part.num_windows;
   summary->pack_time_in_seconds += part.pack_time_in_seconds;
   summary->window_time_in_seconds += part.window_time_in_seconds;
@@ -1145,22 +1147,13 @@ bool SolveBatch(const ceres::Solver::Options& options,
     }
     const auto n = static_cast<int64_t>(problems.size());
     Prepare(n, summary, full_summaries);
-    std::vector<std::unique_ptr<BatchOfKind>> of_kinds;
-    for (const auto kind :
-         {BatchModelKind::kBalAngleAxis, BatchModelKind::kBalQuaternion}) {
-      of_kinds.push_back(batches.Make(kind));
-    }
-    // Solves one batch for each kind of window.
-    for (const std::unique_ptr<BatchOfKind>& of_kind : of_kinds) {
-      if (of_kind == nullptr) {
-        continue;
-      }
+    for (const BatchOfProblems::Part& part : batches.MakeParts()) {
       Failure failure;
       const bool is_done = failure.Guard(false, [&] {
-        return SolveKind(options,
+        return SolvePart(options,
                          ext_options,
                          problems,
-                         *of_kind,
+                         part,
                          machines.get(),
                          &clock,
                          summary,
@@ -1178,8 +1171,8 @@ bool SolveBatch(const ceres::Solver::Options& options,
         *reason = failure.sentence();
         return false;
       }
-      // Problems of the other kind are solved.
-      for (const int64_t i : of_kind->numbers()) {
+      // Problems of other parts are solved.
+      for (const int64_t i : part.numbers) {
         FailWindow(i, failure.sentence(), summary, full_summaries);
       }
     }

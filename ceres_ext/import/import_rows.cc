@@ -487,13 +487,7 @@ class Importer {
               table->Set(i, {-1, -1, 0, block.constant_value, nullptr});
               continue;
             }
-            const VaryingBlock varying = rows_.block(block.index);
-            table->Set(i,
-                       {varying.state_offset,
-                        varying.tangent_offset,
-                        varying.tangent_size,
-                        nullptr,
-                        varying.manifold});
+            table->Set(i, EntryOf(rows_.block(block.index)));
           }
         });
     return table;
