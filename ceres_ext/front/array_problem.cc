@@ -555,7 +555,7 @@ class Validator {
             int64_t* bad,
             T* value) {
     if (!on_device) {
-      *bad = First(n, [&](int64_t i) { return is_bad(values[i]); });
+      *bad = First(n, [=](int64_t i) { return is_bad(values[i]); });
       *value = *bad >= 0 ? values[*bad] : T();
       return true;
     }

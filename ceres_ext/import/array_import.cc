@@ -571,8 +571,8 @@ void ArrayImport::ListTangentOffsets(int array,
   });
 }
 
-void ArrayImport::SumOverRanks(ceres::Solver::Summary* summary) const {
-  int* const of_all[] = {&summary->num_parameter_blocks,
+void ArrayImport::FillSummary(ceres::Solver::Summary* summary) const {
+  int* const counts[] = {&summary->num_parameter_blocks,
                          &summary->num_parameters,
                          &summary->num_effective_parameters,
                          &summary->num_parameter_blocks_reduced,
@@ -582,78 +582,59 @@ void ArrayImport::SumOverRanks(ceres::Solver::Summary* summary) const {
                          &summary->num_residuals,
                          &summary->num_residual_blocks_reduced,
                          &summary->num_residuals_reduced};
-  // Blocks that all ranks have count once.
-  const Parameters& own = parameters(OwnArray());
-  int64_t num_tangents = 0;
-  int64_t num_varying = 0;
-  int64_t num_columns = 0;
-  for (int64_t i = 0; i < own.num_blocks; ++i) {
-    num_tangents += TangentSize(own, i);
-  }
-  rows_->ForEachBlock(OwnArray(), [&](int64_t block, int /*column*/) {
-    ++num_varying;
-    num_columns += TangentSize(own, block);
-  });
-  const int64_t of_own[] = {own.num_blocks,
-                            own.num_blocks * own.size,
-                            num_tangents,
-                            num_varying,
-                            num_varying * own.size,
-                            num_columns};
-  std::vector<double> sums;
-  for (size_t i = 0; i < std::size(of_all); ++i) {
-    sums.push_back(static_cast<double>(
-        i < std::size(of_own) ? of_own[i] : int64_t{*of_all[i]}));
-  }
-  std::vector<double> scratch;
-  if (!kernels::SumOverRanks(static_cast<int64_t>(sums.size()),
-                             sums.data(),
-                             &scratch,
-                             communicator_)
-           .ok()) {
-    return;  // The numbers stay those of this rank.
-  }
-  for (size_t i = 0; i < std::size(of_all); ++i) {
-    const int64_t once =
-        i < std::size(of_own) ? int64_t{*of_all[i]} - of_own[i] : 0;
-    *of_all[i] = static_cast<int>(std::min<double>(
-        sums[i] + static_cast<double>(once), std::numeric_limits<int>::max()));
-  }
-}
-
-void ArrayImport::FillSummary(ceres::Solver::Summary* summary) const {
-  summary->num_parameter_blocks = 0;
-  summary->num_parameters = 0;
-  summary->num_effective_parameters = 0;
-  summary->num_parameter_blocks_reduced = rows_->num_blocks();
-  summary->num_parameters_reduced = rows_->num_parameters();
-  summary->num_effective_parameters_reduced = rows_->num_columns();
+  // Blocks and rows that this rank alone has, and those that all have.
+  std::vector<double> own(std::size(counts), 0.0);
+  std::vector<double> common = own;
   for (const Parameters& p : problem_->parameters()) {
-    const auto n = static_cast<int>(p.num_blocks);
-    summary->num_parameter_blocks += n;
-    summary->num_parameters += n * p.size;
-    if (p.manifolds == nullptr) {
-      summary->num_effective_parameters += n * TangentSize(p, 0);
-    } else {
-      for (int b = 0; b < n; ++b) {
-        summary->num_effective_parameters += TangentSize(p, b);
-      }
+    std::vector<double>& sums =
+        communicator_ != nullptr && p.is_own ? own : common;
+    const int64_t n = p.num_blocks;
+    sums[0] += static_cast<double>(n);
+    sums[1] += static_cast<double>(n * p.size);
+    sums[2] += p.manifolds != nullptr
+                   ? 0.0
+                   : static_cast<double>(n * TangentSize(p, 0));
+    for (int64_t b = 0; p.manifolds != nullptr && b < n; ++b) {
+      sums[2] += TangentSize(p, b);
     }
   }
-  summary->num_residual_blocks = 0;
-  summary->num_residuals = 0;
-  for (size_t r = 0; r < problem_->residuals().size(); ++r) {
-    const auto n = static_cast<int>(problem_->residuals()[r].num_blocks);
-    summary->num_residual_blocks += n;
-    if (n > 0) {
-      summary->num_residuals +=
-          n * rows_->cost_function(static_cast<int>(r))->num_residuals();
-    }
-  }
-  summary->num_residual_blocks_reduced = static_cast<int>(num_rows_);
-  summary->num_residuals_reduced = num_residuals_;
+  common[3] = rows_->num_blocks();
+  common[4] = rows_->num_parameters();
+  common[5] = rows_->num_columns();
   if (communicator_ != nullptr) {
-    SumOverRanks(summary);
+    ProblemStructure::Range state;
+    ProblemStructure::Range columns;
+    rows_->FindRanges(OwnArray(), &state, &columns);
+    own[3] = rows_->NumVarying(OwnArray());
+    own[4] = state.end - state.begin;
+    own[5] = columns.end - columns.begin;
+    for (int i = 3; i < 6; ++i) {
+      common[i] -= own[i];
+    }
+  }
+  for (size_t r = 0; r < problem_->residuals().size(); ++r) {
+    const int64_t n = problem_->residuals()[r].num_blocks;
+    const ceres::CostFunction* const typical =
+        rows_->cost_function(static_cast<int>(r));
+    own[6] += static_cast<double>(n);
+    own[7] += n > 0 ? static_cast<double>(n * typical->num_residuals()) : 0.0;
+  }
+  own[8] = static_cast<double>(num_rows_);
+  own[9] = num_residuals_;
+  if (communicator_ != nullptr) {
+    std::vector<double> sums = own;
+    std::vector<double> scratch;
+    if (kernels::SumOverRanks(static_cast<int64_t>(sums.size()),
+                              sums.data(),
+                              &scratch,
+                              communicator_)
+            .ok()) {
+      own = sums;  // Otherwise the numbers are those of this rank.
+    }
+  }
+  for (size_t i = 0; i < own.size(); ++i) {
+    *counts[i] = static_cast<int>(
+        std::min<double>(own[i] + common[i], std::numeric_limits<int>::max()));
   }
   summary->linear_solver_ordering_used = {
       summary->num_parameter_blocks_reduced};

@@ -155,11 +155,9 @@ class ArrayImport {
                   int64_t num_rows,
                   kernels::HostContext* context,
                   InputArray<int32_t>* ids) const;
-  // What *structure says of all problems of arrays.
+  // Sets the members of *structure that do not depend on the kind of rows.
   void Complete(ProblemStructure* structure);
 
-  // Counts of what all ranks have, in place of what this one has.
-  void SumOverRanks(ceres::Solver::Summary* summary) const;
   // False with a sentence in *reason if nothing varies, on any rank.
   bool HasColumns(std::string* reason) const;
   // The array of which each rank has its own.

@@ -211,15 +211,15 @@ void ArrayRows::OrderFirst(int array) {
   segments.swap(segments_);
   ForgetOrder();
   is_in_order_of_arrays_ = false;
-  for (const bool first : {true, false}) {
-    for (Segment& segment : segments) {
-      if ((segment.array == array) == first) {
-        if (segment.blocks.empty()) {
-          AppendAll(segment.array);
-        } else {
-          Append(segment.array, std::move(segment.blocks));
-        }
-      }
+  std::stable_partition(
+      segments.begin(), segments.end(), [array](const Segment& segment) {
+        return segment.array == array;
+      });
+  for (Segment& segment : segments) {
+    if (segment.blocks.empty()) {
+      AppendAll(segment.array);
+    } else {
+      Append(segment.array, std::move(segment.blocks));
     }
   }
   FindUniformRows();
@@ -586,10 +586,6 @@ void ArrayRows::CopyBlocks(int64_t begin, int64_t end, int32_t* to) const {
     i = last;
     ++group;
   }
-}
-
-int ArrayRows::BlockSize(int64_t row, int j) const {
-  return parameters(GroupOf(row).residuals->blocks[j].parameters).size;
 }
 
 LossOfRow ArrayRows::Loss(int64_t row) const {

@@ -134,7 +134,6 @@ class ArrayRows final : public ProblemRows {
   int NumResiduals(int64_t row) const final;
   int NumBlocks(int64_t row) const final;
   BlockOfRow Block(int64_t row, int j) const final;
-  int BlockSize(int64_t row, int j) const final;
   LossOfRow Loss(int64_t row) const final;
   bool has_weights() const final { return has_weights_; }
   const ceres::CostFunction& TypicalCostFunction(int64_t row) const final;

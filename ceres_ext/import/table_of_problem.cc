@@ -173,7 +173,7 @@ void TableOfProblem::UniteArrays() {
       std::replace(first.begin(), first.end(), int{from}, int{to});
     }
   }
-  // Where the blocks of each array go.
+  // The array that each becomes, and the number of its first block there.
   std::vector<Place> places;
   std::vector<std::unique_ptr<Blocks>> united;
   for (size_t a = 0; a < blocks_.size(); ++a) {

@@ -142,7 +142,7 @@ class TableOfProblem {
   std::map<Role, int> array_of_role_;
   std::map<Kind, Rows*> rows_of_kind_;
   Rows* last_rows_ = nullptr;
-  // Of the residual block that is added.
+  // The residual block that is added: its kind and its blocks' numbers.
   Kind kind_{typeid(void), nullptr, 0, nullptr, {}};
   std::vector<int32_t> numbers_;
   // Objects that batch_ refers to.
