@@ -185,12 +185,11 @@ bool SolveBatch(const ceres::Solver::Options& options,
                 const StopFlag* stop = nullptr);
 
 // Solves a list of `ceres::Problem`s, instead of a loop of ceres_ext::Solve.
-// Problems whose residual blocks are all BalReprojectionError, or all
-// BalQuaternionReprojectionError, are copied into windows. ceres_ext::Solve
-// solves the others. Also returns false if a problem is null or in the list
-// twice. The same holds if a problem changes a parameter block that overlaps a
-// block of another problem, because the result would depend on the order.
-// Blocks that are constant in all problems may be shared.
+// Problems with the same types of residual blocks are copied into one batch;
+// windows and fits are found as in arrays. Also returns false if a problem is
+// null or in the list twice. The same holds if a problem changes a parameter
+// block that overlaps a block of another problem, because the result would
+// depend on the order. Blocks that are constant in all problems may be shared.
 bool SolveBatch(const ceres::Solver::Options& options,
                 const Options& ext_options,
                 const std::vector<ceres::Problem*>& problems,

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "ceres_ext/base/machines.h"
+#include "ceres_ext/base/memory_overlap.h"
 #include "ceres_ext/base/sentence.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/import/array_import.h"
@@ -27,13 +28,6 @@ using Residuals = ArrayProblem::Residuals;
 
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
 constexpr int64_t kPerTask = 1 << 16;
-
-// The memory range of an array.
-struct Extent {
-  std::string name;
-  const char* begin;
-  const char* end;
-};
 
 // A build without CUDA has no device.
 template <typename Machine>
@@ -118,55 +112,69 @@ class Validator {
 
   // Sizes and addresses first, then what the arrays hold.
   bool Run() {
-    for (int i = 0; i < NumParameters(); ++i) {
-      if (!CheckShape(i)) {
-        return false;
+    const auto each = [](int n, const auto& is_valid) {
+      int i = 0;
+      while (i < n && is_valid(i)) {
+        ++i;
       }
-    }
-    for (int i = 0; i < NumResiduals(); ++i) {
-      if (!CheckResiduals(i)) {
-        return false;
-      }
-    }
-    return CheckEliminated() && CheckOverlap() && CheckValues() && FindFacts();
+      return i == n;
+    };
+    return each(NumParameters(), [this](int i) { return CheckShape(i); }) &&
+           each(static_cast<int>(problem_.residuals().size()),
+                [this](int i) { return CheckResiduals(i); }) &&
+           CheckEliminated() && CheckOverlap() &&
+           each(NumParameters(), [this](int i) { return CheckValues(i); }) &&
+           each(static_cast<int>(checked_.size()),
+                [this](int c) { return CheckRows(checked_[c]); }) &&
+           each(NumParameters(), [this](int i) { return FindFacts(i); });
   }
 
  private:
+  // An array of residual blocks that is not empty.
+  struct Checked {
+    int residuals;
+    bool has_observations;  // its constants are positions in an image
+  };
+
   int NumParameters() const {
     return static_cast<int>(problem_.parameters().size());
-  }
-  int NumResiduals() const {
-    return static_cast<int>(problem_.residuals().size());
   }
   const Parameters& parameters(int i) const { return problem_.parameters()[i]; }
 
   template <typename... Parts>
-  bool Fail(const Parts&... parts) {
-    *error_ = Sentence(parts...);
-    return false;
+  bool Expect(bool holds, const Parts&... parts) {
+    if (!holds) {
+      *error_ = Sentence(parts...);
+    }
+    return holds;
+  }
+  bool Expect(const kernels::Status& status) {
+    return Expect(status.ok(), status.message);
+  }
+  bool ExpectCount(const std::string& name, int64_t num_blocks) {
+    return Expect(num_blocks >= 0 && num_blocks <= kLargest,
+                  name + ": num_blocks is ",
+                  num_blocks,
+                  ", expected 0 to 2^31 - 1");
   }
 
   bool CheckShape(int i) {
     const Parameters& p = parameters(i);
     const std::string name = Sentence("parameters ", i);
-    if (p.num_blocks < 0 || p.num_blocks > kLargest) {
-      return Fail(
-          name, ": num_blocks is ", p.num_blocks, ", expected 0 to 2^31 - 1");
-    }
-    if (p.size < 1) {
-      return Fail(name, ": size is ", p.size, ", expected at least 1");
-    }
-    if (p.values == nullptr && p.num_blocks > 0) {
-      return Fail(name, ": values is null");
+    if (!ExpectCount(name, p.num_blocks) ||
+        !Expect(
+            p.size >= 1, name, ": size is ", p.size, ", expected at least 1") ||
+        !Expect(p.values != nullptr || p.num_blocks == 0,
+                name + ": values is null")) {
+      return false;
     }
     // Sum by sum, so that none overflows.
     num_values_ += p.num_blocks * p.size;
-    if (num_values_ > kLargest) {
-      return Fail("the parameters have ",
-                  num_values_,
-                  " values together, expected at most 2^31 - 1");
-    }
-    if (p.manifolds == nullptr && !CheckManifold(name, p, p.manifold)) {
+    if (!Expect(num_values_ <= kLargest,
+                "the parameters have ",
+                num_values_,
+                " values together, expected at most 2^31 - 1") ||
+        (p.manifolds == nullptr && !CheckManifold(name, p, p.manifold))) {
       return false;
     }
     for (int64_t b = 0; p.manifolds != nullptr && b < p.num_blocks; ++b) {
@@ -174,102 +182,107 @@ class Validator {
         return false;
       }
     }
-    AddExtent(name + ": values", p.values, p.num_blocks * p.size);
-    if (!CheckPlace(name + ": values", p.on_device, p.values, p.num_blocks)) {
-      return false;
-    }
-    AddExtent(name + ": is_constant", p.is_constant, p.num_blocks);
-    AddExtent(name + ": manifolds", p.manifolds, p.num_blocks);
-    return true;
+    return AddArray(name + ": values",
+                    p.values,
+                    p.num_blocks * p.size,
+                    p.on_device,
+                    /*is_written=*/true) &&
+           AddArray(name + ": is_constant", p.is_constant, p.num_blocks) &&
+           AddArray(name + ": manifolds", p.manifolds, p.num_blocks);
   }
 
-  // True if an array is in memory that can be read.
-  bool CheckPlace(const std::string& name,
-                  bool on_device,
-                  const void* data,
-                  int64_t n) {
-    if (!on_device || data == nullptr || n == 0) {
+  // Notes an array for CheckOverlap. False if its memory can't be read.
+  template <typename T>
+  bool AddArray(const std::string& name,
+                const T* data,
+                int64_t n,
+                bool on_device = false,
+                bool is_written = false) {
+    if (data == nullptr || n <= 0) {
+      return true;
+    }
+    ranges_.push_back(
+        {data, data + n, static_cast<int64_t>(names_.size()), is_written});
+    names_.push_back(name);
+    if (!on_device) {
       return true;
     }
     if (!device_.has_value()) {
-      return Fail(name,
-                  " is on a device, where this function does not read it; "
-                  "expected host memory");
+      return Expect(false,
+                    name,
+                    " is on a device, where this function does not read it; "
+                    "expected host memory");
     }
-    kernels::Status status = device_->CheckPointer(data);
-    return status.ok() || Fail(name, " ", status.message);
+    const kernels::Status status = device_->CheckPointer(data);
+    return Expect(status.ok(), name, " ", status.message);
   }
 
   bool CheckManifold(const std::string& name,
                      const Parameters& p,
                      const ceres::Manifold* manifold) {
-    return manifold == nullptr || manifold->AmbientSize() == p.size ||
-           Fail(name,
-                ": its manifold has AmbientSize ",
-                manifold->AmbientSize(),
-                ", expected the size ",
-                p.size);
+    return manifold == nullptr ||
+           Expect(manifold->AmbientSize() == p.size,
+                  name + ": its manifold has AmbientSize ",
+                  manifold->AmbientSize(),
+                  ", expected the size ",
+                  p.size);
   }
 
   // The parameter arrays that the slots name, and that there is one way to get
   // cost functions.
   bool CheckSlots(const Residuals& r, const std::string& name) {
-    if (r.num_blocks < 0 || r.num_blocks > kLargest) {
-      return Fail(
-          name, ": num_blocks is ", r.num_blocks, ", expected 0 to 2^31 - 1");
+    if (!ExpectCount(name, r.num_blocks)) {
+      return false;
     }
     for (size_t b = 0; b < r.blocks.size(); ++b) {
       const int array = r.blocks[b].parameters;
-      if (array < 0 || array >= NumParameters()) {
-        return Fail(name,
-                    ", blocks[",
-                    b,
-                    "]: parameters is ",
-                    array,
-                    ", expected 0 <= parameters < ",
-                    NumParameters());
+      if (!Expect(array >= 0 && array < NumParameters(),
+                  SlotName(name, b) + ": parameters is ",
+                  array,
+                  ", expected 0 <= parameters < ",
+                  NumParameters())) {
+        return false;
       }
     }
     return r.num_blocks == 0 ||
-           (r.make_cost_function == nullptr) != (r.cost_functions == nullptr) ||
-           Fail(name,
-                ": expected either constants of a type of cost function or "
-                "cost_functions");
+           Expect((r.make_cost_function == nullptr) !=
+                      (r.cost_functions == nullptr),
+                  name,
+                  ": expected either constants of a type of cost function or "
+                  "cost_functions");
+  }
+  static std::string SlotName(const std::string& name, size_t b) {
+    return Sentence(name, ", blocks[", b, "]");
   }
 
-  // Makes the cost function of the first constants; null on failure.
-  std::unique_ptr<ceres::CostFunction> MakeCostFunction(
-      const Residuals& r, const std::string& name) {
-    std::unique_ptr<ceres::CostFunction> made;
-    if (r.constants == nullptr) {
-      Fail(name, ": constants is null");
-    } else if (r.constants_bytes < 1 || r.constants_bytes > kLargest) {
-      Fail(name,
-           ": constants_bytes is ",
-           r.constants_bytes,
-           ", expected 1 to 2^31 - 1");
-    } else {
-      made = MakeTypicalCostFunction(r);
-      if (made == nullptr) {
-        Fail(name, ": make_cost_function returned null");
-      }
+  // *made: the cost function of the first constants.
+  bool MakeCostFunction(const Residuals& r,
+                        const std::string& name,
+                        std::unique_ptr<ceres::CostFunction>* made) {
+    if (!Expect(r.constants != nullptr, name, ": constants is null") ||
+        !Expect(r.constants_bytes >= 1 && r.constants_bytes <= kLargest,
+                name + ": constants_bytes is ",
+                r.constants_bytes,
+                ", expected 1 to 2^31 - 1")) {
+      return false;
     }
-    return made;
+    *made = MakeTypicalCostFunction(r);
+    return Expect(*made != nullptr, name, ": make_cost_function returned null");
   }
 
   bool CheckCostFunctions(const Residuals& r, const std::string& name) {
     for (int64_t k = 0; k < r.num_blocks; ++k) {
       const ceres::CostFunction* const f = r.cost_functions[k];
-      if (f == nullptr) {
-        return Fail(name, ": cost_functions[", k, "] is null");
-      }
-      if (f->parameter_block_sizes() !=
-              r.cost_functions[0]->parameter_block_sizes() ||
-          f->num_residuals() != r.cost_functions[0]->num_residuals()) {
-        return Fail(name,
-                    ": cost_functions[",
-                    k,
-                    "] has other sizes than cost_functions[0]");
+      if (!Expect(f != nullptr, name, ": cost_functions[", k, "] is null") ||
+          !Expect(
+              f->parameter_block_sizes() ==
+                      r.cost_functions[0]->parameter_block_sizes() &&
+                  f->num_residuals() == r.cost_functions[0]->num_residuals(),
+              name,
+              ": cost_functions[",
+              k,
+              "] has other sizes than cost_functions[0]")) {
+        return false;
       }
     }
     return true;
@@ -278,41 +291,36 @@ class Validator {
   bool CheckIndices(const Residuals& r,
                     const std::string& name,
                     const std::vector<int32_t>& sizes) {
-    if (r.blocks.size() != sizes.size()) {
-      return Fail(name,
-                  ": blocks has ",
-                  r.blocks.size(),
-                  " index arrays, expected ",
-                  sizes.size(),
-                  ", one for each parameter block of the cost function");
+    if (!Expect(r.blocks.size() == sizes.size(),
+                name + ": blocks has ",
+                r.blocks.size(),
+                " index arrays, expected ",
+                sizes.size(),
+                ", one for each parameter block of the cost function")) {
+      return false;
     }
     for (size_t b = 0; b < sizes.size(); ++b) {
       const ArrayProblem::Index& index = r.blocks[b];
-      const std::string slot = Sentence(name, ", blocks[", b, "]");
       const Parameters& p = parameters(index.parameters);
-      if (p.size != sizes[b]) {
-        return Fail(slot,
-                    ": parameters ",
-                    index.parameters,
-                    " has blocks of ",
-                    p.size,
-                    " values, expected ",
-                    sizes[b],
-                    " as the cost function has");
-      }
-      if (index.block == nullptr && p.num_blocks != r.num_blocks) {
-        return Fail(slot,
-                    ": block is null and parameters ",
-                    index.parameters,
-                    " has ",
-                    p.num_blocks,
-                    " blocks, expected ",
-                    r.num_blocks,
-                    ", one for each residual block");
-      }
-      AddExtent(slot + ": block", index.block, r.num_blocks);
-      if (!CheckPlace(
-              slot + ": block", index.on_device, index.block, r.num_blocks)) {
+      const std::string slot = SlotName(name, b);
+      if (!Expect(p.size == sizes[b],
+                  slot + ": parameters ",
+                  index.parameters,
+                  " has blocks of ",
+                  p.size,
+                  " values, expected ",
+                  sizes[b],
+                  " as the cost function has") ||
+          !Expect(index.block != nullptr || p.num_blocks == r.num_blocks,
+                  slot + ": block is null and parameters ",
+                  index.parameters,
+                  " has ",
+                  p.num_blocks,
+                  " blocks, expected ",
+                  r.num_blocks,
+                  ", one for each residual block") ||
+          !AddArray(
+              slot + ": block", index.block, r.num_blocks, index.on_device)) {
         return false;
       }
     }
@@ -329,12 +337,8 @@ class Validator {
       return true;
     }
     std::unique_ptr<ceres::CostFunction> made;
-    if (r.make_cost_function != nullptr) {
-      made = MakeCostFunction(r, name);
-      if (made == nullptr) {
-        return false;
-      }
-    } else if (!CheckCostFunctions(r, name)) {
+    if (r.make_cost_function != nullptr ? !MakeCostFunction(r, name, &made)
+                                        : !CheckCostFunctions(r, name)) {
       return false;
     }
     const ceres::CostFunction& cost_function =
@@ -343,225 +347,144 @@ class Validator {
       return false;
     }
     num_residuals_ += r.num_blocks * cost_function.num_residuals();
-    if (num_residuals_ > kLargest) {
-      return Fail("there are ",
-                  num_residuals_,
-                  " residuals, expected at most 2^31 - 1");
-    }
-    AddExtent(name + ": weights", r.weights, r.num_blocks);
-    if (!CheckPlace(
-            name + ": weights", r.weights_on_device, r.weights, r.num_blocks) ||
-        !CheckPlace(name + ": constants",
-                    r.constants_on_device,
-                    r.constants,
-                    r.num_blocks)) {
-      return false;
-    }
-    if (r.constants_on_device && !r.constants_are_of_model) {
-      return Fail(name,
-                  ": constants is on a device, expected host memory where "
-                  "constants_are_of_model is false");
-    }
-    if (made != nullptr) {
-      AddExtent(name + ": constants",
-                static_cast<const char*>(r.constants),
-                r.num_blocks * r.constants_bytes);
-    }
     const auto* batchable =
         dynamic_cast<const BatchableCostFunction*>(&cost_function);
-    if (r.constants_are_of_model &&
-        (made == nullptr || batchable == nullptr ||
-         batchable->batch_model().constants_bytes != r.constants_bytes)) {
-      return Fail(name,
+    checked_.push_back(
+        {i,
+         r.constants_are_of_model && batchable != nullptr &&
+             batchable->batch_model().kind != BatchModelKind::kOther});
+    return Expect(num_residuals_ <= kLargest,
+                  "there are ",
+                  num_residuals_,
+                  " residuals, expected at most 2^31 - 1") &&
+           AddArray(name + ": weights",
+                    r.weights,
+                    r.num_blocks,
+                    r.weights_on_device) &&
+           AddArray(name + ": constants",
+                    static_cast<const char*>(r.constants),
+                    made == nullptr ? 0 : r.num_blocks * r.constants_bytes,
+                    r.constants_on_device) &&
+           Expect(!r.constants_on_device || r.constants_are_of_model,
+                  name,
+                  ": constants is on a device, expected host memory where "
+                  "constants_are_of_model is false") &&
+           Expect(!r.constants_are_of_model ||
+                      (made != nullptr && batchable != nullptr &&
+                       batchable->batch_model().constants_bytes ==
+                           r.constants_bytes),
+                  name,
                   ": constants_are_of_model is true, expected constants of a "
                   "BatchableCostFunction, as many bytes as its model has");
-    }
-    has_observations_.push_back(r.constants_are_of_model &&
-                                batchable->batch_model().kind !=
-                                    BatchModelKind::kOther);
-    checked_.push_back(i);
-    return true;
   }
 
   // At most one array, whose blocks are an independent set.
   bool CheckEliminated() {
     const int eliminated = EliminatedArray(problem_);
     for (int i = eliminated + 1; i < NumParameters(); ++i) {
-      if (parameters(i).is_eliminated) {
-        return Fail("parameters ",
-                    eliminated,
-                    " and ",
-                    i,
-                    " have is_eliminated, expected at most one array");
+      if (!Expect(!parameters(i).is_eliminated,
+                  "parameters ",
+                  eliminated,
+                  " and ",
+                  i,
+                  " have is_eliminated, expected at most one array")) {
+        return false;
       }
     }
-    for (const int i : checked_) {
-      const auto& blocks = problem_.residuals()[i].blocks;
-      if (std::count_if(blocks.begin(),
-                        blocks.end(),
-                        [&](const ArrayProblem::Index& index) {
-                          return index.parameters == eliminated;
-                        }) > 1) {
-        return Fail("residuals ",
-                    i,
-                    ": several blocks are of parameters ",
-                    eliminated,
-                    ", which has is_eliminated; expected at most one");
-      }
-    }
-    return true;
-  }
-
-  template <typename T>
-  void AddExtent(const std::string& name, const T* data, int64_t n) {
-    if (data != nullptr && n > 0) {
-      extents_.push_back({name,
-                          reinterpret_cast<const char*>(data),
-                          reinterpret_cast<const char*>(data + n)});
-    }
+    return std::all_of(
+        checked_.begin(), checked_.end(), [&](const Checked& checked) {
+          const auto& blocks = problem_.residuals()[checked.residuals].blocks;
+          const auto is_of_it = [&](const ArrayProblem::Index& index) {
+            return index.parameters == eliminated;
+          };
+          return Expect(
+              std::count_if(blocks.begin(), blocks.end(), is_of_it) <= 1,
+              "residuals ",
+              checked.residuals,
+              ": several blocks are of parameters ",
+              eliminated,
+              ", which has is_eliminated; expected at most one");
+        });
   }
 
   // Written arrays must not overlap anything.
   bool CheckOverlap() {
-    std::sort(
-        extents_.begin(), extents_.end(), [](const Extent& a, const Extent& b) {
-          return std::less<const char*>()(a.begin, b.begin);
-        });
-    const auto is_written = [](const Extent& extent) {
-      return extent.name.find(": values") != std::string::npos;
-    };
-    // The extents before that reach furthest.
-    const Extent* any = nullptr;
-    const Extent* written = nullptr;
-    for (const Extent& extent : extents_) {
-      const Extent* const before = is_written(extent) ? any : written;
-      if (before != nullptr &&
-          std::less<const char*>()(extent.begin, before->end)) {
-        return Fail(before->name, " and ", extent.name, " overlap in memory");
-      }
-      const auto extend = [&extent](const Extent** furthest) {
-        if (*furthest == nullptr ||
-            std::less<const char*>()((*furthest)->end, extent.end)) {
-          *furthest = &extent;
-        }
-      };
-      extend(&any);
-      if (is_written(extent)) {
-        extend(&written);
-      }
-    }
-    return true;
+    const auto [a, b] = FindOverlap(std::move(ranges_));
+    return a < 0 ||
+           Expect(false,
+                  names_[a] + " and " + names_[b] + " overlap in memory");
   }
 
-  bool CheckValues() {
-    for (int i = 0; i < NumParameters(); ++i) {
-      const Parameters& p = parameters(i);
-      int64_t bad = -1;
-      double value = 0.0;
-      if (!FindNotFinite(
-              p.num_blocks * p.size, p.values, p.on_device, &bad, &value)) {
+  bool CheckValues(int i) {
+    const Parameters& p = parameters(i);
+    int64_t bad = -1;
+    double value = 0.0;
+    return FindNotFinite(
+               p.num_blocks * p.size, p.values, p.on_device, &bad, &value) &&
+           Expect(bad < 0,
+                  "parameters ",
+                  i,
+                  ": value ",
+                  bad % p.size,
+                  " of block ",
+                  bad / p.size,
+                  " is ",
+                  value,
+                  ", expected a finite number");
+  }
+
+  bool CheckRows(const Checked& checked) {
+    const Residuals& r = problem_.residuals()[checked.residuals];
+    const std::string name = Sentence("residuals ", checked.residuals);
+    int64_t bad = -1;
+    for (size_t b = 0; b < r.blocks.size(); ++b) {
+      int32_t block = 0;
+      const int64_t n = parameters(r.blocks[b].parameters).num_blocks;
+      if (!FindBadBlock(r, r.blocks[b], &bad, &block) ||
+          !Expect(bad < 0,
+                  SlotName(name, b) + ": block[",
+                  bad,
+                  "] is ",
+                  block,
+                  ", expected 0 <= block < ",
+                  n)) {
         return false;
       }
-      if (bad >= 0) {
-        return Fail("parameters ",
-                    i,
-                    ": value ",
-                    bad % p.size,
-                    " of block ",
-                    bad / p.size,
-                    " is ",
-                    value,
-                    ", expected a finite number");
-      }
     }
-    for (size_t c = 0; c < checked_.size(); ++c) {
-      const int i = checked_[c];
-      const Residuals& r = problem_.residuals()[i];
-      const std::string name = Sentence("residuals ", i);
-      for (size_t b = 0; b < r.blocks.size(); ++b) {
-        const int32_t* const block = r.blocks[b].block;
-        if (block == nullptr) {
-          continue;
-        }
-        const auto num_blocks = static_cast<uint32_t>(
-            parameters(r.blocks[b].parameters).num_blocks);
-        int64_t bad = -1;
-        int32_t found = 0;
-        if (r.blocks[b].on_device) {
-          if (!FindBadBlock(r, r.blocks[b], &bad, &found)) {
-            return false;
-          }
-        } else {
-          bad = First(r.num_blocks, [=](int64_t k) {
-            return static_cast<uint32_t>(block[k]) >= num_blocks;
-          });
-          found = bad >= 0 ? block[bad] : 0;
-        }
-        if (bad >= 0) {
-          return Fail(name,
-                      ", blocks[",
-                      b,
-                      "]: block[",
-                      bad,
-                      "] is ",
-                      found,
-                      ", expected 0 <= block < ",
-                      num_blocks);
-        }
-      }
-      if (!CheckDistinct(name, r)) {
-        return false;
-      }
-      if (has_observations_[c] != 0) {
-        const auto* const observed = static_cast<const double*>(r.constants);
-        int64_t bad = -1;
-        double value = 0.0;
-        if (!FindNotFinite(2 * r.num_blocks,
-                           observed,
-                           r.constants_on_device,
-                           &bad,
-                           &value)) {
-          return false;
-        }
-        if (bad >= 0) {
-          return Fail(name,
-                      ": value ",
-                      bad % 2,
-                      " of observation ",
-                      bad / 2,
-                      " is ",
-                      value,
-                      ", expected a finite number");
-        }
-      }
-      if (r.weights != nullptr) {
-        const double* const weights = r.weights;
-        int64_t bad = -1;
-        double weight = 0.0;
-        if (r.weights_on_device) {
-          if (!FindOnDevice(kernels::CheckWeightsParams{r.num_blocks, weights},
-                            weights,
-                            &bad,
-                            &weight)) {
-            return false;
-          }
-        } else {
-          bad = First(r.num_blocks, [=](int64_t k) {
-            return !(weights[k] >= 0.0 && std::isfinite(weights[k]));
-          });
-          weight = bad >= 0 ? weights[bad] : 0.0;
-        }
-        if (bad >= 0) {
-          return Fail(name,
-                      ": weights[",
-                      bad,
-                      "] is ",
-                      weight,
-                      ", expected a finite number that is not negative");
-        }
-      }
+    double value = 0.0;
+    if (!CheckDistinct(name, r) ||
+        (checked.has_observations &&
+         !FindNotFinite(2 * r.num_blocks,
+                        static_cast<const double*>(r.constants),
+                        r.constants_on_device,
+                        &bad,
+                        &value)) ||
+        !Expect(bad < 0,
+                name + ": value ",
+                bad % 2,
+                " of observation ",
+                bad / 2,
+                " is ",
+                value,
+                ", expected a finite number")) {
+      return false;
     }
-    return true;
+    const double* const weights = r.weights;
+    return weights == nullptr ||
+           (Find(
+                r.weights_on_device,
+                kernels::CheckWeightsParams{r.num_blocks, weights},
+                r.num_blocks,
+                weights,
+                [](double w) { return !(w >= 0.0 && std::isfinite(w)); },
+                &bad,
+                &value) &&
+            Expect(bad < 0,
+                   name + ": weights[",
+                   bad,
+                   "] is ",
+                   value,
+                   ", expected a finite number that is not negative"));
   }
 
   // No residual block depends on one parameter block twice.
@@ -573,31 +496,26 @@ class Validator {
         if (first.parameters != second.parameters) {
           continue;
         }
-        if (first.on_device || second.on_device) {
-          return Fail(name,
-                      ", blocks[",
-                      a,
-                      "] and blocks[",
-                      b,
-                      "] are of one parameter array, expected their blocks in "
-                      "host memory");
+        const std::string both =
+            Sentence(name, ", blocks[", a, "] and blocks[", b, "]");
+        if (!Expect(!first.on_device && !second.on_device,
+                    both,
+                    " are of one parameter array, expected their blocks in "
+                    "host memory")) {
+          return false;
         }
         const int64_t bad = First(r.num_blocks, [&](int64_t k) {
           return first.BlockOf(k) == second.BlockOf(k);
         });
         if (bad >= 0) {
-          return Fail(name,
-                      ", blocks[",
-                      a,
-                      "] and blocks[",
-                      b,
-                      "]: residual block ",
-                      bad,
-                      " has block ",
-                      first.BlockOf(bad),
-                      " of parameters ",
-                      first.parameters,
-                      " twice, expected different ones");
+          return Expect(false,
+                        both + ": residual block ",
+                        bad,
+                        " has block ",
+                        first.BlockOf(bad),
+                        " of parameters ",
+                        first.parameters,
+                        " twice, expected different ones");
         }
       }
     }
@@ -626,103 +544,118 @@ class Validator {
     });
     return first < n ? first : -1;
   }
-  // *bad: the first value that is not finite, and *value what it is; -1: there
-  // is none. False: a device has failed.
+  // *bad: the first of n values that is_bad says, or params on a device, and
+  // *value what it is; -1: there is none. False: a device has failed.
+  template <typename Params, typename T, typename IsBad>
+  bool Find(bool on_device,
+            const Params& params,
+            int64_t n,
+            const T* values,
+            const IsBad& is_bad,
+            int64_t* bad,
+            T* value) {
+    if (!on_device) {
+      *bad = First(n, [=](int64_t i) { return is_bad(values[i]); });
+      *value = *bad >= 0 ? values[*bad] : T();
+      return true;
+    }
+    kernels::Status status = device_->First(params, bad);
+    if (status.ok() && *bad >= 0) {
+      status = device_->Read(values + *bad, value);
+    }
+    return Expect(status);
+  }
   bool FindNotFinite(int64_t n,
                      const double* values,
                      bool on_device,
                      int64_t* bad,
                      double* value) {
-    if (on_device) {
-      return FindOnDevice(
-          kernels::CheckFiniteParams{n, values}, values, bad, value);
-    }
-    *bad = First(n, [values](int64_t i) {
-      return !(std::abs(values[i]) <= std::numeric_limits<double>::max());
-    });
-    *value = *bad >= 0 ? values[*bad] : 0.0;
-    return true;
-  }
-  template <typename Params, typename T>
-  bool FindOnDevice(const Params& params,
-                    const T* values,
-                    int64_t* bad,
-                    T* value) {
-    kernels::Status status = device_->First(params, bad);
-    if (status.ok() && *bad >= 0) {
-      status = device_->Read(values + *bad, value);
-    }
-    return status.ok() || Fail(status.message);
+    const auto is_bad = [](double x) {
+      return !(std::abs(x) <= std::numeric_limits<double>::max());
+    };
+    return Find(on_device,
+                kernels::CheckFiniteParams{n, values},
+                n,
+                values,
+                is_bad,
+                bad,
+                value);
   }
   bool FindBadBlock(const Residuals& r,
                     const ArrayProblem::Index& index,
                     int64_t* bad,
-                    int32_t* found) {
+                    int32_t* block) {
     const auto num_blocks =
         static_cast<int32_t>(parameters(index.parameters).num_blocks);
-    kernels::Status status = device_->StartCounts(num_blocks);
-    return (status.ok() || Fail(status.message)) &&
-           FindOnDevice(
-               kernels::CheckBlocksParams{
-                   r.num_blocks, index.block, num_blocks, device_->counts()},
-               index.block,
-               bad,
-               found);
+    const auto is_bad = [num_blocks](int32_t i) {
+      return static_cast<uint32_t>(i) >= static_cast<uint32_t>(num_blocks);
+    };
+    return index.block == nullptr ||
+           ((!index.on_device || Expect(device_->StartCounts(num_blocks))) &&
+            Find(index.on_device,
+                 BlocksParams(r, index),
+                 r.num_blocks,
+                 index.block,
+                 is_bad,
+                 bad,
+                 block));
+  }
+  kernels::CheckBlocksParams BlocksParams(const Residuals& r,
+                                          const ArrayProblem::Index& index) {
+    return {r.num_blocks,
+            index.block,
+            static_cast<int32_t>(parameters(index.parameters).num_blocks),
+            device_.has_value() ? device_->counts() : nullptr};
   }
 
-  // False if a block of the arrays that a device reads is in no residual
-  // block.
-  bool FindFacts() {
-    facts_.assign(problem_.parameters().size(), DeviceArrayFacts());
-    for (int i = 0; device_.has_value() && i < NumParameters(); ++i) {
-      const int64_t n = parameters(i).num_blocks;
-      bool any_on_device = false;
-      bool any_on_host = false;
-      for (const Residuals& r : problem_.residuals()) {
-        for (const ArrayProblem::Index& index : r.blocks) {
-          if (index.parameters == i && index.block != nullptr &&
-              r.num_blocks > 0) {
-            (index.on_device ? any_on_device : any_on_host) = true;
-          }
-        }
-      }
-      DeviceArrayFacts& facts = facts_[i];
-      facts.is_known = any_on_device || parameters(i).on_device;
-      if (!facts.is_known || (any_on_device && any_on_host)) {
-        continue;
-      }
-      if (!any_on_device) {
-        const std::vector<uint8_t> is_used =
-            FindUsed(problem_, i, context_, /*communicator=*/nullptr);
-        facts.are_all_used =
-            std::find(is_used.begin(), is_used.end(), 0) == is_used.end();
-        continue;
-      }
-      kernels::Status status = device_->StartCounts(n);
-      for (const Residuals& r : problem_.residuals()) {
-        for (const ArrayProblem::Index& index : r.blocks) {
-          int64_t bad = -1;
-          if (status.ok() && index.parameters == i) {
-            status = device_->First(
-                kernels::CheckBlocksParams{r.num_blocks,
-                                           index.block,
-                                           static_cast<int32_t>(n),
-                                           device_->counts()},
-                &bad);
-          }
-        }
-      }
-      kernels::ArrayRecord record;
-      if (status.ok()) {
-        status = device_->Summarize(n, &record);
-      }
-      if (!status.ok()) {
-        return Fail(status.message);
-      }
-      facts.are_all_used = record.num_without_rows == 0.0;
-      facts.num_couplings = record.num_pairs;
+  // The facts of an array that is on a device, or that an index there refers
+  // to. False: a device has failed.
+  bool FindFacts(int i) {
+    DeviceArrayFacts& facts = facts_.emplace_back();
+    if (!device_.has_value()) {
+      return true;
     }
-    return true;
+    std::vector<kernels::CheckBlocksParams> all;
+    bool any_on_device = false;
+    bool any_on_host = false;
+    for (const Residuals& r : problem_.residuals()) {
+      for (const ArrayProblem::Index& index : r.blocks) {
+        if (index.parameters != i) {
+          continue;
+        }
+        all.push_back(BlocksParams(r, index));
+        if (index.block != nullptr && r.num_blocks > 0) {
+          (index.on_device ? any_on_device : any_on_host) = true;
+        }
+      }
+    }
+    facts.is_known = any_on_device || parameters(i).on_device;
+    if (!facts.is_known || (any_on_device && any_on_host)) {
+      return true;
+    }
+    if (!any_on_device) {
+      const std::vector<uint8_t> is_used =
+          FindUsed(problem_, i, context_, /*communicator=*/nullptr);
+      facts.are_all_used =
+          std::find(is_used.begin(), is_used.end(), 0) == is_used.end();
+      return true;
+    }
+    const int64_t n = parameters(i).num_blocks;
+    kernels::Status status = device_->StartCounts(n);
+    int64_t bad = -1;
+    for (kernels::CheckBlocksParams& params : all) {
+      params.num_rows = device_->counts();
+      if (status.ok()) {
+        status = device_->First(params, &bad);
+      }
+    }
+    kernels::ArrayRecord record;
+    if (status.ok()) {
+      status = device_->Summarize(n, &record);
+    }
+    facts.are_all_used = record.num_without_rows == 0.0;
+    facts.num_couplings = record.num_pairs;
+    return Expect(status);
   }
 
   const ArrayProblem& problem_;
@@ -732,11 +665,10 @@ class Validator {
   std::vector<DeviceArrayFacts> facts_;
   int64_t num_values_ = 0;
   int64_t num_residuals_ = 0;
-  std::vector<Extent> extents_;
-  // Residuals that are not empty, and whether their constants are positions in
-  // an image.
-  std::vector<int> checked_;
-  std::vector<uint8_t> has_observations_;
+  // Arrays in memory, and the name of each.
+  std::vector<MemoryRange> ranges_;
+  std::vector<std::string> names_;
+  std::vector<Checked> checked_;
 };
 
 }  // namespace

@@ -19,8 +19,8 @@
 #include "ceres_ext/front/ranks.h"
 #include "ceres_ext/front/solve_parts.h"
 #include "ceres_ext/import/array_import.h"
-#include "ceres_ext/import/arrays_of_problem.h"
 #include "ceres_ext/import/problem_of_arrays.h"
+#include "ceres_ext/import/table_of_problem.h"
 #include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/plan/solve_plan.h"
 #include "ceres_ext/session/idle_machines.h"
@@ -70,7 +70,7 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
 // SolveWhole by the devices of cuda_devices.
 bool SolveWholeByDevices(const ceres::Solver::Options& options,
                          const Options& ext_options,
-                         ArraysOfProblem* arrays,
+                         TableOfProblem* arrays,
                          Summary* summary,
                          std::string* reason) {
   if (options.update_state_every_iteration) {
@@ -111,7 +111,7 @@ bool SolveProblemByDevices(const ceres::Solver::Options& options,
       !options.IsValid(reason) || problem == nullptr) {
     return false;  // The solve by one says it.
   }
-  ArraysOfProblem arrays;
+  TableOfProblem arrays;
   return arrays.Read(*problem, reason) &&
          SolveWholeByDevices(options, ext_options, &arrays, summary, reason);
 }

@@ -96,14 +96,14 @@ bool SolveAll(const BatchCall& call, const Function& run, std::string* error) {
   return is_done;
 }
 
-// Solves the problems of one kind of window. False, with a sentence in *reason,
-// or an exception: nothing has changed.
-bool SolveKind(const BatchCall& call,
+// Solves a part of a list. False, with a sentence in *reason, or an exception:
+// nothing has changed.
+bool SolvePart(const BatchCall& call,
                const std::vector<ceres::Problem*>& problems,
-               const BatchOfKind& of_kind,
+               const BatchOfProblems::Part& of_list,
                KeptMachines* machines,
                std::string* reason) {
-  const std::vector<int64_t>& numbers = of_kind.numbers();
+  const std::vector<int64_t>& numbers = of_list.numbers;
   const auto m = static_cast<int64_t>(numbers.size());
   BatchSummary part;
   std::vector<Summary> full_part;
@@ -115,14 +115,14 @@ bool SolveKind(const BatchCall& call,
       &part,
       call.full_summaries != nullptr ? &full_part : nullptr};
   of_part.Prepare(m);
-  if (!SolveKinds(of_part, *of_kind.batch(), machines, reason)) {
+  if (!SolveKinds(of_part, of_list.table->batch(), machines, reason)) {
     return false;
   }
   BatchSummary& summary = *call.summary;
   for (int64_t k = 0; k < m; ++k) {
     const int64_t i = numbers[k];
     if (part.problems[k].IsSolutionUsable()) {
-      of_kind.Write(k);
+      of_list.table->Write(k);
     }
     summary.problems[i] = std::move(part.problems[k]);
     Summary* const full = call.full_summary(i);
@@ -134,7 +134,9 @@ bool SolveKind(const BatchCall& call,
       full->num_residuals = problems[i]->NumResiduals();
     }
   }
-  AssignOrShorten(part.device.c_str(), &summary.device);
+  if (!part.device.empty()) {
+    AssignOrShorten(part.device.c_str(), &summary.device);
+  }
   summary.num_windows += part.num_windows;
   summary.pack_time_in_seconds += part.pack_time_in_seconds;
   summary.window_time_in_seconds += part.window_time_in_seconds;
@@ -192,19 +194,10 @@ bool SolveList(const BatchCall& call,
     return false;
   }
   call.Prepare(static_cast<int64_t>(problems.size()));
-  std::vector<std::unique_ptr<BatchOfKind>> of_kinds;
-  for (const auto kind :
-       {BatchModelKind::kBalAngleAxis, BatchModelKind::kBalQuaternion}) {
-    of_kinds.push_back(batches.Make(kind));
-  }
-  // Solves one batch for each kind of window.
-  for (const std::unique_ptr<BatchOfKind>& of_kind : of_kinds) {
-    if (of_kind == nullptr) {
-      continue;
-    }
+  for (const BatchOfProblems::Part& part : batches.MakeParts()) {
     Failure failure;
     const bool is_done = failure.Guard(false, [&] {
-      return SolveKind(call, problems, *of_kind, machines.get(), reason);
+      return SolvePart(call, problems, part, machines.get(), reason);
     });
     if (is_done) {
       continue;
@@ -216,8 +209,8 @@ bool SolveList(const BatchCall& call,
       *reason = failure.sentence();
       return false;
     }
-    // Problems of the other kind are solved.
-    for (const int64_t i : of_kind->numbers()) {
+    // Problems of other parts are solved.
+    for (const int64_t i : part.numbers) {
       call.Fail(i, failure.sentence());
     }
   }

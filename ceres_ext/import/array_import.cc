@@ -94,10 +94,7 @@ std::string ArrayImport::WhyCopied(
                " is in no residual block, or some of its indices are on the "
                "host";
       }
-      for (int64_t b = 0; is_known &&
-                          (p.is_constant != nullptr || p.manifold != nullptr ||
-                           p.manifolds != nullptr) &&
-                          b < p.num_blocks;
+      for (int64_t b = 0; is_known && MayBeConstant(p) && b < p.num_blocks;
            ++b) {
         if (IsConstant(p, b)) {
           return "a block of " + name + " is constant";
@@ -190,21 +187,15 @@ bool ArrayImport::AreObservations() const {
       return false;
     }
     kinds.push_back(kind);
-    const auto has_constants = [this](int array) {
-      const Parameters& p = parameters(array);
-      return p.is_constant != nullptr || p.manifold != nullptr ||
-             p.manifolds != nullptr;
-    };
+    const Parameters& cameras = parameters(camera_array);
+    const Parameters& of_points = parameters(point_array);
     // On a device all blocks vary.
-    if (!is_on_device() && has_constants(camera_array) &&
-        has_constants(point_array)) {
-      for (int64_t k = 0; k < residuals.num_blocks; ++k) {
-        if (IsConstant(parameters(camera_array),
-                       residuals.blocks[0].BlockOf(k)) &&
-            IsConstant(parameters(point_array),
-                       residuals.blocks[1].BlockOf(k))) {
-          return false;
-        }
+    const bool may_be_constant =
+        !is_on_device() && MayBeConstant(cameras) && MayBeConstant(of_points);
+    for (int64_t k = 0; may_be_constant && k < residuals.num_blocks; ++k) {
+      if (IsConstant(cameras, residuals.blocks[0].BlockOf(k)) &&
+          IsConstant(of_points, residuals.blocks[1].BlockOf(k))) {
+        return false;
       }
     }
   }
@@ -212,7 +203,7 @@ bool ArrayImport::AreObservations() const {
 }
 
 bool ArrayImport::HasColumns(std::string* reason) const {
-  int64_t num_columns = num_columns_;
+  int64_t num_columns = rows_->num_columns();
   if (communicator_ != nullptr) {
     const std::vector<int64_t> all = Gather(&num_columns, 1, communicator_);
     num_columns = *std::max_element(all.begin(), all.end());
@@ -287,114 +278,102 @@ void ArrayImport::CountValues(bool batch_evaluation,
   }
 }
 
-void ArrayImport::NumberBlocks(int array,
-                               kernels::HostContext* context,
-                               Blocks* blocks) {
+ArrayImport::Family ArrayImport::FindFamily(int array) const {
   const Parameters& p = parameters(array);
-  const auto n = static_cast<int32_t>(p.num_blocks);
-  const bool is_known = is_on_device() && facts_[array].is_known;
-  const std::vector<uint8_t> is_used =
-      is_known ? std::vector<uint8_t>(n, facts_[array].are_all_used ? 1 : 0)
-               : FindUsed(*problem_, array, context, communicator_);
-  const bool may_be_constant = p.is_constant != nullptr ||
-                               p.manifold != nullptr || p.manifolds != nullptr;
-  const bool all_are_used =
-      std::find(is_used.begin(), is_used.end(), 0) == is_used.end();
-  blocks->num_varying = n;
-  blocks->num_columns = n * p.size;
-  if (all_are_used && !may_be_constant) {
-    return;
-  }
-  blocks->has_table = true;
-  blocks->place.assign(n, kNone);
-  blocks->num_columns = 0;
-  for (int32_t i = 0; i < n; ++i) {
-    if (is_used[i] != 0 && !IsConstant(p, i)) {
-      blocks->place[i] = static_cast<int32_t>(blocks->order.size());
-      blocks->order.push_back(i);
-      blocks->num_columns += TangentSize(p, i);
+  Family family{rows_->PlacesOf(array), {}};
+  const int32_t num_varying = rows_->NumVarying(array);
+  const auto add = [&](int64_t block) {
+    if (family.place[block] == kNone) {
+      family.place[block] =
+          num_varying + static_cast<int32_t>(family.constants.size());
+      family.constants.push_back(static_cast<int32_t>(block));
     }
-  }
-  blocks->num_varying = static_cast<int32_t>(blocks->order.size());
-  if (blocks->num_varying == n) {
-    // Each is at its number.
-    blocks->place.clear();
-    blocks->order.clear();
-    return;
+  };
+  if (family.place.empty()) {
+    return family;
   }
   if (communicator_ != nullptr && !p.is_own) {
     // All ranks have the same.
-    for (int32_t i = 0; i < n; ++i) {
-      if (blocks->place[i] == kNone) {
-        blocks->place[i] = static_cast<int32_t>(blocks->order.size());
-        blocks->order.push_back(i);
-      }
+    for (int64_t block = 0; block < p.num_blocks; ++block) {
+      add(block);
     }
-    return;
+    return family;
   }
   // Constant blocks in the order in which residual blocks name them.
   for (const Residuals& residuals : problem_->residuals()) {
     for (const ArrayProblem::Index& index : residuals.blocks) {
-      for (int64_t k = 0; may_be_constant && index.parameters == array &&
+      for (int64_t k = 0; MayBeConstant(p) && index.parameters == array &&
                           k < residuals.num_blocks;
            ++k) {
-        const auto i = static_cast<int32_t>(index.BlockOf(k));
-        if (blocks->place[i] == kNone) {
-          blocks->place[i] = static_cast<int32_t>(blocks->order.size());
-          blocks->order.push_back(i);
-        }
+        add(index.BlockOf(k));
       }
     }
   }
+  return family;
 }
 
 void ArrayImport::FillTable(int array,
-                            const Blocks& blocks,
+                            const Family& family,
                             kernels::HostContext* context,
                             BlockTable* table) const {
   const Parameters& p = parameters(array);
   table->ambient_size = p.size;
   table->padded_size = p.size;
-  if (!blocks.has_table) {
-    table->SetUniform(static_cast<int32_t>(p.num_blocks),
-                      blocks.state_begin,
-                      blocks.column_begin);
+  const int32_t num_varying = rows_->NumVarying(array);
+  const int32_t first = rows_->FirstIndex(array);
+  if (family.constants.empty() && p.manifold == nullptr &&
+      p.manifolds == nullptr && num_varying > 0) {
+    const VaryingBlock block = rows_->block(first);
+    table->SetUniform(num_varying, block.state_offset, block.tangent_offset);
     return;
   }
-  const auto block_at = [&](int64_t i) {
-    return blocks.order.empty() ? i : int64_t{blocks.order[i]};
-  };
-  table->Resize(blocks.order.empty()
-                    ? blocks.num_varying
-                    : static_cast<int32_t>(blocks.order.size()));
-  // Columns are counted up where manifolds make them differ.
-  std::vector<int32_t> column_begin;
-  if (p.manifold != nullptr || p.manifolds != nullptr) {
-    int32_t column = blocks.column_begin;
-    for (int32_t i = 0; i < blocks.num_varying; ++i) {
-      column_begin.push_back(column);
-      column += TangentSize(p, block_at(i));
-    }
-  }
+  table->Resize(num_varying + static_cast<int32_t>(family.constants.size()));
   context->ParallelFor(
       table->size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t block = block_at(i);
+        for (auto i = static_cast<int32_t>(begin); i < end; ++i) {
           BlockTable::Entry entry;
-          if (i < blocks.num_varying) {
-            const auto at = static_cast<int32_t>(i * p.size);
-            entry.state_offset = blocks.state_begin + at;
-            entry.tangent_offset = column_begin.empty()
-                                       ? blocks.column_begin + at
-                                       : column_begin[i];
-            entry.tangent_size = TangentSize(p, block);
-            entry.manifold = p.ManifoldOf(block);
+          if (i < num_varying) {
+            entry = EntryOf(rows_->block(first + i));
           } else {
-            entry.constant_value = p.values + block * p.size;
+            entry.constant_value =
+                p.values + int64_t{family.constants[i - num_varying]} * p.size;
           }
           table->Set(i, entry);
         }
       });
+}
+
+void ArrayImport::ReadPlaces(const ArrayProblem::Index& index,
+                             const Family& family,
+                             int64_t num_rows,
+                             kernels::HostContext* context,
+                             InputArray<int32_t>* ids) const {
+  const std::vector<int32_t>& place = family.place;
+  if (place.empty() && index.block != nullptr) {
+    ids->Refer(num_rows, index.block, index.on_device);
+    return;
+  }
+  if (!ids->Allocate(num_rows).ok()) {
+    throw std::bad_alloc();  // Nothing else would fit either.
+  }
+  context->ParallelFor(
+      num_rows, kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; ++k) {
+          const int64_t block = index.BlockOf(k);
+          ids->own_data()[k] =
+              place.empty() ? static_cast<int32_t>(block) : place[block];
+        }
+      });
+}
+
+void ArrayImport::Complete(ProblemStructure* structure) {
+  if (communicator_ != nullptr) {
+    rows_->FindRanges(
+        OwnArray(), &structure->own_state, &structure->own_columns);
+  }
+  caller_state_.Clear();
+  rows_->AddTo(&caller_state_);
+  structure->caller_state = &caller_state_;
 }
 
 bool ArrayImport::Import(const ImportOptions& options,
@@ -421,9 +400,6 @@ bool ArrayImport::Import(const ImportOptions& options,
   if (by_points) {
     rows_->Order({});
   }
-  num_columns_ = rows_->num_columns();
-  num_parameters_ = rows_->num_parameters();
-  num_blocks_ = rows_->num_blocks();
   num_rows_ = rows_->size();
   num_residuals_ = rows_->num_residuals();
   if (!HasColumns(reason)) {
@@ -440,13 +416,7 @@ bool ArrayImport::Import(const ImportOptions& options,
     views.index_hash = HashOf(
         views.size(), views.view_id.data(), views.point_id.data(), context);
   }
-  if (communicator_ != nullptr) {
-    rows_->FindRanges(
-        OwnArray(), &structure->own_state, &structure->own_columns);
-  }
-  caller_state_.Clear();
-  rows_->AddTo(&caller_state_);
-  structure->caller_state = &caller_state_;
+  Complete(structure);
   return true;
 }
 
@@ -504,85 +474,37 @@ bool ArrayImport::ImportObservations(bool wants_hash,
                                      ProblemStructure* structure,
                                      std::string* reason) {
   *structure = ProblemStructure();
-  const int num_arrays = static_cast<int>(problem_->parameters().size());
-  blocks_.assign(num_arrays, Blocks());
-  caller_state_.Clear();
-  num_columns_ = 0;
-  num_parameters_ = 0;
-  num_blocks_ = 0;
-  for (int i = 0; i < num_arrays; ++i) {
-    Blocks& blocks = blocks_[i];
-    NumberBlocks(i, context, &blocks);
-    if (blocks.num_varying == 0) {
-      continue;
-    }
-    blocks.state_begin = num_parameters_;
-    blocks.column_begin = static_cast<int>(num_columns_);
-    const Parameters& p = parameters(i);
-    num_blocks_ += blocks.num_varying;
-    num_parameters_ += blocks.num_varying * p.size;
-    num_columns_ += blocks.num_columns;
-    caller_state_.Add(
-        p.values,
-        p.size,
-        p.num_blocks,
-        std::vector<int32_t>(
-            blocks.order.begin(),
-            blocks.order.begin() +
-                std::min<int64_t>(blocks.num_varying,
-                                  static_cast<int64_t>(blocks.order.size()))),
-        p.on_device);
-  }
+  rows_->NumberBlocks(facts_, context);
   if (!HasColumns(reason)) {
     return false;
   }
-  structure->num_columns = static_cast<int>(num_columns_);
-  structure->num_parameters = num_parameters_;
-  structure->caller_state = &caller_state_;
-  if (communicator_ != nullptr) {
-    const Blocks& own = blocks_[OwnArray()];
-    structure->own_state = {
-        own.state_begin,
-        own.state_begin + own.num_varying * parameters(OwnArray()).size};
-    structure->own_columns = {own.column_begin,
-                              own.column_begin + own.num_columns};
-  }
+  structure->num_columns = rows_->num_columns();
+  structure->num_parameters = rows_->num_parameters();
+  Complete(structure);
 
-  const Residuals* any = nullptr;
-  for (int kind = 0; kind < 2; ++kind) {
+  // All rows have one array of points.
+  int point_array = kNone;
+  Family points;
+  for (const auto kind :
+       {BatchModelKind::kBalAngleAxis, BatchModelKind::kBalQuaternion}) {
     for (size_t r = 0; r < problem_->residuals().size(); ++r) {
       const Residuals& residuals = problem_->residuals()[r];
-      if (residuals.num_blocks == 0 ||
-          KindOf(static_cast<int>(r)) != static_cast<BatchModelKind>(kind)) {
+      const int64_t n = residuals.num_blocks;
+      if (n == 0 || KindOf(static_cast<int>(r)) != kind) {
         continue;
       }
-      any = &residuals;
+      if (point_array == kNone) {
+        point_array = residuals.blocks[1].parameters;
+        points = FindFamily(point_array);
+      }
+      const int camera_array = residuals.blocks[0].parameters;
+      const Family cameras = FindFamily(camera_array);
       ObservationTable rows;
-      rows.kind = static_cast<BatchModelKind>(kind);
+      rows.kind = kind;
       rows.camera_family = static_cast<int>(structure->f.size());
-      const int64_t n = residuals.num_blocks;
       structure->num_residuals += static_cast<int>(2 * n);
-      const auto read = [&](const ArrayProblem::Index& index,
-                            InputArray<int32_t>* ids) {
-        const std::vector<int32_t>& place = blocks_[index.parameters].place;
-        if (place.empty() && index.block != nullptr) {
-          ids->Refer(n, index.block, index.on_device);
-          return;
-        }
-        if (!ids->Allocate(n).ok()) {
-          throw std::bad_alloc();  // Nothing else would fit either.
-        }
-        context->ParallelFor(
-            n, kArrayRowsPerTask, [&](int64_t begin, int64_t end) {
-              for (int64_t k = begin; k < end; ++k) {
-                const int64_t block = index.BlockOf(k);
-                ids->own_data()[k] =
-                    place.empty() ? static_cast<int32_t>(block) : place[block];
-              }
-            });
-      };
-      read(residuals.blocks[0], &rows.camera_id);
-      read(residuals.blocks[1], &rows.point_id);
+      ReadPlaces(residuals.blocks[0], cameras, n, context, &rows.camera_id);
+      ReadPlaces(residuals.blocks[1], points, n, context, &rows.point_id);
       rows.observations.Refer(2 * n,
                               static_cast<const double*>(residuals.constants),
                               residuals.constants_on_device);
@@ -596,19 +518,17 @@ bool ArrayImport::ImportObservations(bool wants_hash,
             HashOf(n, rows.camera_id.data(), rows.point_id.data(), context);
       }
       BlockTable* const table = &structure->f.emplace_back();
-      const int array = residuals.blocks[0].parameters;
-      FillTable(array, blocks_[array], context, table);
+      FillTable(camera_array, cameras, context, table);
       // Columns that the kernels are compiled for.
       table->padded_size =
           table->MaxTangentSize() <= 9 ? 9 : kernels::kMaxCameraColumns;
       structure->observations.push_back(std::move(rows));
     }
   }
-  const int points = any->blocks[1].parameters;
-  if (is_on_device() && facts_[points].is_known) {
-    structure->num_couplings = facts_[points].num_couplings;
+  if (is_on_device() && facts_[point_array].is_known) {
+    structure->num_couplings = facts_[point_array].num_couplings;
   }
-  FillTable(points, blocks_[points], context, &structure->e.emplace_back());
+  FillTable(point_array, points, context, &structure->e.emplace_back());
   structure->e[0].padded_size = kPointSize;
   num_rows_ = structure->num_observations();
   num_residuals_ = structure->num_residuals;
@@ -633,11 +553,12 @@ void ArrayImport::SpreadTangents(const double* tangents,
       end += TangentSize(p, i);
     }
     of_blocks->resize(end, 0.0);
-    ForEachVarying(array, [&](int64_t block, int column) {
-      std::copy_n(tangents + column,
-                  TangentSize(p, block),
-                  of_blocks->data() + begin[block]);
-    });
+    rows_->ForEachBlock(static_cast<int>(array),
+                        [&](int64_t block, int column) {
+                          std::copy_n(tangents + column,
+                                      TangentSize(p, block),
+                                      of_blocks->data() + begin[block]);
+                        });
   }
 }
 
@@ -645,29 +566,13 @@ void ArrayImport::ListTangentOffsets(int array,
                                      std::vector<int32_t>* of_blocks) const {
   const Parameters& p = problem_->parameters()[array];
   of_blocks->assign(static_cast<size_t>(p.num_blocks), -1);
-  ForEachVarying(array, [&](int64_t block, int column) {
+  rows_->ForEachBlock(array, [&](int64_t block, int column) {
     (*of_blocks)[static_cast<size_t>(block)] = column;
   });
 }
 
-template <typename Function>
-void ArrayImport::ForEachVarying(size_t array, Function&& fn) const {
-  if (has_rows_) {
-    rows_->ForEachBlock(static_cast<int>(array), fn);
-    return;
-  }
-  const Parameters& p = problem_->parameters()[array];
-  const Blocks& blocks = blocks_[array];
-  int column = blocks.column_begin;
-  for (int32_t i = 0; i < blocks.num_varying; ++i) {
-    const int32_t block = blocks.order.empty() ? i : blocks.order[i];
-    fn(block, column);
-    column += TangentSize(p, block);
-  }
-}
-
-void ArrayImport::SumOverRanks(ceres::Solver::Summary* summary) const {
-  int* const of_all[] = {&summary->num_parameter_blocks,
+void ArrayImport::FillSummary(ceres::Solver::Summary* summary) const {
+  int* const counts[] = {&summary->num_parameter_blocks,
                          &summary->num_parameters,
                          &summary->num_effective_parameters,
                          &summary->num_parameter_blocks_reduced,
@@ -677,79 +582,59 @@ void ArrayImport::SumOverRanks(ceres::Solver::Summary* summary) const {
                          &summary->num_residuals,
                          &summary->num_residual_blocks_reduced,
                          &summary->num_residuals_reduced};
-  // Blocks that all ranks have count once.
-  const Parameters& own = parameters(OwnArray());
-  int64_t num_tangents = 0;
-  int64_t num_varying = 0;
-  int64_t num_columns = 0;
-  for (int64_t i = 0; i < own.num_blocks; ++i) {
-    num_tangents += TangentSize(own, i);
-  }
-  ForEachVarying(static_cast<size_t>(OwnArray()),
-                 [&](int64_t block, int /*column*/) {
-                   ++num_varying;
-                   num_columns += TangentSize(own, block);
-                 });
-  const int64_t of_own[] = {own.num_blocks,
-                            own.num_blocks * own.size,
-                            num_tangents,
-                            num_varying,
-                            num_varying * own.size,
-                            num_columns};
-  std::vector<double> sums;
-  for (size_t i = 0; i < std::size(of_all); ++i) {
-    sums.push_back(static_cast<double>(
-        i < std::size(of_own) ? of_own[i] : int64_t{*of_all[i]}));
-  }
-  std::vector<double> scratch;
-  if (!kernels::SumOverRanks(static_cast<int64_t>(sums.size()),
-                             sums.data(),
-                             &scratch,
-                             communicator_)
-           .ok()) {
-    return;  // The numbers stay those of this rank.
-  }
-  for (size_t i = 0; i < std::size(of_all); ++i) {
-    const int64_t once =
-        i < std::size(of_own) ? int64_t{*of_all[i]} - of_own[i] : 0;
-    *of_all[i] = static_cast<int>(std::min<double>(
-        sums[i] + static_cast<double>(once), std::numeric_limits<int>::max()));
-  }
-}
-
-void ArrayImport::FillSummary(ceres::Solver::Summary* summary) const {
-  summary->num_parameter_blocks = 0;
-  summary->num_parameters = 0;
-  summary->num_effective_parameters = 0;
-  summary->num_parameter_blocks_reduced = num_blocks_;
-  summary->num_parameters_reduced = num_parameters_;
-  summary->num_effective_parameters_reduced = static_cast<int>(num_columns_);
+  // Blocks and rows that this rank alone has, and those that all have.
+  std::vector<double> own(std::size(counts), 0.0);
+  std::vector<double> common = own;
   for (const Parameters& p : problem_->parameters()) {
-    const auto n = static_cast<int>(p.num_blocks);
-    summary->num_parameter_blocks += n;
-    summary->num_parameters += n * p.size;
-    if (p.manifolds == nullptr) {
-      summary->num_effective_parameters += n * TangentSize(p, 0);
-    } else {
-      for (int b = 0; b < n; ++b) {
-        summary->num_effective_parameters += TangentSize(p, b);
-      }
+    std::vector<double>& sums =
+        communicator_ != nullptr && p.is_own ? own : common;
+    const int64_t n = p.num_blocks;
+    sums[0] += static_cast<double>(n);
+    sums[1] += static_cast<double>(n * p.size);
+    sums[2] += p.manifolds != nullptr
+                   ? 0.0
+                   : static_cast<double>(n * TangentSize(p, 0));
+    for (int64_t b = 0; p.manifolds != nullptr && b < n; ++b) {
+      sums[2] += TangentSize(p, b);
     }
   }
-  summary->num_residual_blocks = 0;
-  summary->num_residuals = 0;
-  for (size_t r = 0; r < problem_->residuals().size(); ++r) {
-    const auto n = static_cast<int>(problem_->residuals()[r].num_blocks);
-    summary->num_residual_blocks += n;
-    if (n > 0) {
-      summary->num_residuals +=
-          n * rows_->cost_function(static_cast<int>(r))->num_residuals();
-    }
-  }
-  summary->num_residual_blocks_reduced = static_cast<int>(num_rows_);
-  summary->num_residuals_reduced = num_residuals_;
+  common[3] = rows_->num_blocks();
+  common[4] = rows_->num_parameters();
+  common[5] = rows_->num_columns();
   if (communicator_ != nullptr) {
-    SumOverRanks(summary);
+    ProblemStructure::Range state;
+    ProblemStructure::Range columns;
+    rows_->FindRanges(OwnArray(), &state, &columns);
+    own[3] = rows_->NumVarying(OwnArray());
+    own[4] = state.end - state.begin;
+    own[5] = columns.end - columns.begin;
+    for (int i = 3; i < 6; ++i) {
+      common[i] -= own[i];
+    }
+  }
+  for (size_t r = 0; r < problem_->residuals().size(); ++r) {
+    const int64_t n = problem_->residuals()[r].num_blocks;
+    const ceres::CostFunction* const typical =
+        rows_->cost_function(static_cast<int>(r));
+    own[6] += static_cast<double>(n);
+    own[7] += n > 0 ? static_cast<double>(n * typical->num_residuals()) : 0.0;
+  }
+  own[8] = static_cast<double>(num_rows_);
+  own[9] = num_residuals_;
+  if (communicator_ != nullptr) {
+    std::vector<double> sums = own;
+    std::vector<double> scratch;
+    if (kernels::SumOverRanks(static_cast<int64_t>(sums.size()),
+                              sums.data(),
+                              &scratch,
+                              communicator_)
+            .ok()) {
+      own = sums;  // Otherwise the numbers are those of this rank.
+    }
+  }
+  for (size_t i = 0; i < own.size(); ++i) {
+    *counts[i] = static_cast<int>(
+        std::min<double>(own[i] + common[i], std::numeric_limits<int>::max()));
   }
   summary->linear_solver_ordering_used = {
       summary->num_parameter_blocks_reduced};

@@ -30,15 +30,6 @@
 
 namespace ceres_ext {
 
-// Properties of a parameter array that is on a device, or that an index there
-// refers to; is_known is false for others.
-struct DeviceArrayFacts {
-  bool is_known = false;
-  bool are_all_used = false;  // by residual blocks
-  // Pairs of residual blocks on one block; -1: not counted.
-  double num_couplings = -1.0;
-};
-
 // ArrayProblem::IsValid by existing threads. device: reads what is on it, and
 // fills *facts, one per parameter array; null: an array on a device is an
 // error.
@@ -126,26 +117,15 @@ class ArrayImport {
   // The rows of the last Import; null if it referred to observations.
   const ProblemRows* rows() const { return has_rows_ ? rows_.get() : nullptr; }
   // Columns of blocks that vary, after Import.
-  int64_t num_columns() const { return num_columns_; }
+  int64_t num_columns() const { return rows_->num_columns(); }
 
  private:
-  // fn(block, place in a tangent vector) of all that vary.
-  template <typename Function>
-  void ForEachVarying(size_t array, Function&& fn) const;
-
-  // A parameter array as residual blocks see it.
-  struct Blocks {
-    // The place of each block in its family; empty if it is the block's number.
+  // The family of a parameter array: the blocks that vary, then the constant
+  // ones.
+  struct Family {
+    // The place of each block in it; empty if it is the block's number.
     std::vector<int32_t> place;
-    // The block at each place: those that vary first; empty: its number.
-    std::vector<int32_t> order;
-    // True if blocks have a table, since they may differ.
-    bool has_table = false;
-    int32_t num_varying = 0;
-    int num_columns = 0;
-    // The place of the first varying one in Ceres's vectors.
-    int state_begin = 0;
-    int column_begin = 0;
+    std::vector<int32_t> constants;
   };
 
   const ArrayProblem::Parameters& parameters(int i) const {
@@ -164,15 +144,20 @@ class ArrayImport {
                           ProblemStructure* structure,
                           std::string* reason);
   bool SetupRows(kernels::HostContext* context, std::string* reason);
-  // Numbers the blocks of a parameter array that residual blocks name.
-  void NumberBlocks(int array, kernels::HostContext* context, Blocks* blocks);
+  Family FindFamily(int array) const;
   void FillTable(int array,
-                 const Blocks& blocks,
+                 const Family& family,
                  kernels::HostContext* context,
                  BlockTable* table) const;
+  // The places that rows name.
+  void ReadPlaces(const ArrayProblem::Index& index,
+                  const Family& family,
+                  int64_t num_rows,
+                  kernels::HostContext* context,
+                  InputArray<int32_t>* ids) const;
+  // Sets the members of *structure that do not depend on the kind of rows.
+  void Complete(ProblemStructure* structure);
 
-  // Counts of what all ranks have, in place of what this one has.
-  void SumOverRanks(ceres::Solver::Summary* summary) const;
   // False with a sentence in *reason if nothing varies, on any rank.
   bool HasColumns(std::string* reason) const;
   // The array of which each rank has its own.
@@ -188,11 +173,7 @@ class ArrayImport {
   // True if rows_ has been set up.
   bool has_rows_ = false;
   CallerState caller_state_;
-  std::vector<Blocks> blocks_;
-  int64_t num_columns_ = 0;
-  int num_parameters_ = 0;
   // For Ceres's summary.
-  int num_blocks_ = 0;
   int64_t num_rows_ = 0;
   int num_residuals_ = 0;
   double fixed_cost_ = 0.0;

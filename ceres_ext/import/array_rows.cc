@@ -19,6 +19,11 @@ int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block) {
   return manifold == nullptr ? parameters.size : manifold->TangentSize();
 }
 
+bool MayBeConstant(const ArrayProblem::Parameters& parameters) {
+  return parameters.is_constant != nullptr || parameters.manifold != nullptr ||
+         parameters.manifolds != nullptr;
+}
+
 bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block) {
   return (parameters.is_constant != nullptr &&
           parameters.is_constant[block] != 0) ||
@@ -114,16 +119,25 @@ const ceres::CostFunction* CostFunctionOf(
 }
 
 void ArrayRows::Setup(kernels::HostContext* context) {
+  NumberBlocks({}, context);
+  FindRows(context);
+  FindUniformRows();
+}
+
+void ArrayRows::NumberBlocks(const std::vector<DeviceArrayFacts>& facts,
+                             kernels::HostContext* context) {
   const int num_arrays = static_cast<int>(problem_->parameters().size());
   index_.assign(num_arrays, Index());
   ForgetOrder();
   is_in_order_of_arrays_ = true;
   for (int i = 0; i < num_arrays; ++i) {
     const Parameters& p = parameters(i);
+    const bool is_known = !facts.empty() && facts[i].is_known;
     const std::vector<uint8_t> is_used =
-        FindUsed(*problem_, i, context, communicator_);
-    if (p.is_constant == nullptr && p.manifold == nullptr &&
-        p.manifolds == nullptr &&
+        is_known
+            ? std::vector<uint8_t>(p.num_blocks, facts[i].are_all_used ? 1 : 0)
+            : FindUsed(*problem_, i, context, communicator_);
+    if (!MayBeConstant(p) &&
         std::find(is_used.begin(), is_used.end(), 0) == is_used.end()) {
       AppendAll(i);
       continue;
@@ -136,7 +150,6 @@ void ArrayRows::Setup(kernels::HostContext* context) {
     }
     Append(i, std::move(blocks));
   }
-  FindRows(context);
   FindUniformRows();
 }
 
@@ -198,15 +211,15 @@ void ArrayRows::OrderFirst(int array) {
   segments.swap(segments_);
   ForgetOrder();
   is_in_order_of_arrays_ = false;
-  for (const bool first : {true, false}) {
-    for (Segment& segment : segments) {
-      if ((segment.array == array) == first) {
-        if (segment.blocks.empty()) {
-          AppendAll(segment.array);
-        } else {
-          Append(segment.array, std::move(segment.blocks));
-        }
-      }
+  std::stable_partition(
+      segments.begin(), segments.end(), [array](const Segment& segment) {
+        return segment.array == array;
+      });
+  for (Segment& segment : segments) {
+    if (segment.blocks.empty()) {
+      AppendAll(segment.array);
+    } else {
+      Append(segment.array, std::move(segment.blocks));
     }
   }
   FindUniformRows();
@@ -218,6 +231,24 @@ int ArrayRows::NumVarying(int array) const {
     num_blocks += segment.array == array ? segment.num_blocks : 0;
   }
   return num_blocks;
+}
+
+int32_t ArrayRows::FirstIndex(int array) const {
+  for (const Segment& segment : segments_) {
+    if (segment.array == array) {
+      return segment.index_begin;
+    }
+  }
+  return 0;
+}
+
+std::vector<int32_t> ArrayRows::PlacesOf(int array) const {
+  std::vector<int32_t> places = index_[array].of_block;
+  const int32_t first = FirstIndex(array);
+  for (int32_t& place : places) {
+    place -= place == BlockOfRow::kConstant ? 0 : first;
+  }
+  return places;
 }
 
 void ArrayRows::FindRanges(int array,
@@ -379,6 +410,27 @@ void ArrayRows::FindRows(kernels::HostContext* context) {
   }
 }
 
+bool ArrayRows::Evaluate(const Residuals& residuals,
+                         int64_t k,
+                         bool apply_loss,
+                         CeresRow* evaluation,
+                         double* cost,
+                         double* values) const {
+  evaluation->Clear();
+  for (const ArrayProblem::Index& index : residuals.blocks) {
+    const Parameters& p = parameters(index.parameters);
+    evaluation->Add(
+        p.values + index.BlockOf(k) * p.size, p.size, p.size, nullptr);
+  }
+  std::unique_ptr<const ceres::CostFunction> owner;
+  return evaluation->Evaluate(*CostFunctionOf(residuals, k, &owner),
+                              LossOf(residuals, k),
+                              apply_loss,
+                              cost,
+                              values,
+                              nullptr);
+}
+
 bool ArrayRows::FixedCost(bool apply_loss, double* cost) const {
   *cost = 0.0;
   CeresRow evaluation;
@@ -393,19 +445,8 @@ bool ArrayRows::FixedCost(bool apply_loss, double* cost) const {
         ++next;
         continue;
       }
-      evaluation.Clear();
-      for (const ArrayProblem::Index& index : residuals.blocks) {
-        const int size = parameters(index.parameters).size;
-        evaluation.Add(BlockOf(index, k).constant_value, size, size, nullptr);
-      }
-      std::unique_ptr<const ceres::CostFunction> owner;
       double of_one = 0.0;
-      if (!evaluation.Evaluate(*CostFunctionOf(residuals, k, &owner),
-                               LossOf(residuals, k),
-                               apply_loss,
-                               &of_one,
-                               nullptr,
-                               nullptr)) {
+      if (!Evaluate(residuals, k, apply_loss, &evaluation, &of_one, nullptr)) {
         return false;
       }
       *cost += of_one;
@@ -419,63 +460,46 @@ bool ArrayRows::AllResiduals(bool apply_loss,
                              std::vector<double>* values,
                              std::string* error) const {
   constexpr int64_t kRowsPerEvaluation = 1 << 10;
-  int64_t num_values = 0;
-  for (size_t r = 0; r < typical_.size(); ++r) {
-    if (typical_[r] != nullptr) {
-      num_values +=
-          problem_->residuals()[r].num_blocks * typical_[r]->num_residuals();
-    }
-  }
-  values->resize(num_values);
-  double* to = values->data();
+  values->clear();
   for (size_t r = 0; r < typical_.size(); ++r) {
     if (typical_[r] == nullptr) {
       continue;
     }
     const Residuals& residuals = problem_->residuals()[r];
+    const int64_t n = residuals.num_blocks;
     const int size = typical_[r]->num_residuals();
-    std::atomic<int64_t> first_bad{residuals.num_blocks};
+    const size_t begin_of_array = values->size();
+    values->resize(begin_of_array + n * size);
+    double* const to = values->data() + begin_of_array;
+    std::atomic<int64_t> first_bad{n};
     context->ParallelFor(
-        residuals.num_blocks,
-        kRowsPerEvaluation,
-        [&](int64_t begin, int64_t end) {
+        n, kRowsPerEvaluation, [&](int64_t begin, int64_t end) {
           CeresRow evaluation;
-          for (int64_t k = begin; k < end; ++k) {
-            evaluation.Clear();
-            for (const ArrayProblem::Index& index : residuals.blocks) {
-              const Parameters& p = parameters(index.parameters);
-              evaluation.Add(p.values + index.BlockOf(k) * p.size,
-                             p.size,
-                             p.size,
-                             nullptr);
-            }
-            std::unique_ptr<const ceres::CostFunction> owner;
-            double cost = 0.0;
-            std::string what;
-            if (!Succeeds(
-                    [&] {
-                      return evaluation.Evaluate(
-                          *CostFunctionOf(residuals, k, &owner),
-                          LossOf(residuals, k),
-                          apply_loss,
-                          &cost,
-                          to + k * size,
-                          nullptr);
-                    },
-                    &what)) {
-              int64_t known = first_bad;
-              while (k < known && !first_bad.compare_exchange_weak(known, k)) {
-              }
-              return;
-            }
+          double cost = 0.0;
+          std::string what;
+          int64_t k = begin;
+          while (k < end && Succeeds(
+                                [&] {
+                                  return Evaluate(residuals,
+                                                  k,
+                                                  apply_loss,
+                                                  &evaluation,
+                                                  &cost,
+                                                  to + k * size);
+                                },
+                                &what)) {
+            ++k;
+          }
+          int64_t known = first_bad;
+          while (k < end && k < known &&
+                 !first_bad.compare_exchange_weak(known, k)) {
           }
         });
-    if (first_bad < residuals.num_blocks) {
+    if (first_bad < n) {
       *error = "residuals[" + std::to_string(r) + "]: residual block " +
                std::to_string(first_bad) + " can't be evaluated";
       return false;
     }
-    to += residuals.num_blocks * size;
   }
   return true;
 }
@@ -483,7 +507,8 @@ bool ArrayRows::AllResiduals(bool apply_loss,
 void ArrayRows::AddTo(CallerState* caller_state) const {
   for (const Segment& segment : segments_) {
     const Parameters& p = parameters(segment.array);
-    caller_state->Add(p.values, p.size, p.num_blocks, segment.blocks);
+    caller_state->Add(
+        p.values, p.size, p.num_blocks, segment.blocks, p.on_device);
   }
 }
 
@@ -561,10 +586,6 @@ void ArrayRows::CopyBlocks(int64_t begin, int64_t end, int32_t* to) const {
     i = last;
     ++group;
   }
-}
-
-int ArrayRows::BlockSize(int64_t row, int j) const {
-  return parameters(GroupOf(row).residuals->blocks[j].parameters).size;
 }
 
 LossOfRow ArrayRows::Loss(int64_t row) const {

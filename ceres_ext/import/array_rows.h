@@ -18,6 +18,7 @@
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/import/caller_state.h"
+#include "ceres_ext/import/ceres_row.h"
 #include "ceres_ext/import/problem_rows.h"
 #include "ceres_ext/import/problem_structure.h"
 #include "cuda_kernels/machine/communicator.h"
@@ -28,7 +29,17 @@ namespace ceres_ext {
 // Residual blocks that a thread reads in one go.
 inline constexpr int64_t kArrayRowsPerTask = 1 << 16;
 
+// Properties of a parameter array that is on a device, or that an index there
+// refers to; is_known is false for others.
+struct DeviceArrayFacts {
+  bool is_known = false;
+  bool are_all_used = false;  // by residual blocks
+  // Pairs of residual blocks on one block; -1: not counted.
+  double num_couplings = -1.0;
+};
+
 int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block);
+bool MayBeConstant(const ArrayProblem::Parameters& parameters);
 bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block);
 // The array whose blocks are to be eliminated; -1: none.
 int EliminatedArray(const ArrayProblem& problem);
@@ -64,6 +75,9 @@ class ArrayRows final : public ProblemRows {
 
   // Finds the rows and the blocks that vary, in the order of the arrays.
   void Setup(kernels::HostContext* context);
+  // The blocks alone. facts: of arrays on a device, or empty.
+  void NumberBlocks(const std::vector<DeviceArrayFacts>& facts,
+                    kernels::HostContext* context);
   // The blocks marked come before the others from then on, both in the order of
   // the arrays. is_first: by index so far; empty if none is.
   void Order(const std::vector<uint8_t>& is_first);
@@ -74,6 +88,11 @@ class ArrayRows final : public ProblemRows {
   // none.
   int IndependentArray(int max_size) const;
   int NumVarying(int array) const;
+  // The index of the first block of an array that varies, where these are in
+  // one piece, and the place of each block behind it: kConstant if it does not
+  // vary, empty if it is the block's number.
+  int32_t FirstIndex(int array) const;
+  std::vector<int32_t> PlacesOf(int array) const;
   // The places of the blocks of an array, in one piece, in the state and in
   // tangent vectors.
   void FindRanges(int array,
@@ -96,9 +115,11 @@ class ArrayRows final : public ProblemRows {
   template <typename Function>
   void ForEachBlock(int array, Function&& fn) const {
     for (const Segment& segment : segments_) {
+      int column = segment.tangent_begin;
       for (int32_t i = 0; segment.array == array && i < segment.num_blocks;
            ++i) {
-        fn(segment.Block(i), block(segment.index_begin + i).tangent_offset);
+        fn(segment.Block(i), column);
+        column += TangentSize(parameters(array), segment.Block(i));
       }
     }
   }
@@ -113,7 +134,6 @@ class ArrayRows final : public ProblemRows {
   int NumResiduals(int64_t row) const final;
   int NumBlocks(int64_t row) const final;
   BlockOfRow Block(int64_t row, int j) const final;
-  int BlockSize(int64_t row, int j) const final;
   LossOfRow Loss(int64_t row) const final;
   bool has_weights() const final { return has_weights_; }
   const ceres::CostFunction& TypicalCostFunction(int64_t row) const final;
@@ -175,6 +195,13 @@ class ArrayRows final : public ProblemRows {
   const Group& GroupOf(int64_t row) const;
   static LossOfRow LossOf(const Residuals& residuals, int64_t k);
   BlockOfRow BlockOf(const ArrayProblem::Index& index, int64_t k) const;
+  // One residual block at the values of the arrays. values: may be null.
+  bool Evaluate(const Residuals& residuals,
+                int64_t k,
+                bool apply_loss,
+                CeresRow* evaluation,
+                double* cost,
+                double* values) const;
   void FindRows(kernels::HostContext* context);
   // After each change of indices.
   void FindUniformRows();

@@ -487,13 +487,7 @@ class Importer {
               table->Set(i, {-1, -1, 0, block.constant_value, nullptr});
               continue;
             }
-            const VaryingBlock varying = rows_.block(block.index);
-            table->Set(i,
-                       {varying.state_offset,
-                        varying.tangent_offset,
-                        varying.tangent_size,
-                        nullptr,
-                        varying.manifold});
+            table->Set(i, EntryOf(rows_.block(block.index)));
           }
         });
     return table;
@@ -526,7 +520,7 @@ class Importer {
     if (views->uniform_points == nullptr) {
       Ask(views->size(), views->point_id.data(), &points);
     } else {
-      AskUniform(*views->uniform_points, views->size(), &points);
+      Ask(views->size(), IndexOfSlot{*views->uniform_points}, &points);
     }
     points.Number(context_);
     for (ObservationTable& batch : structure_->observations) {
@@ -546,8 +540,9 @@ class Importer {
     return true;
   }
 
-  // Asks for the blocks that vary.
-  void Ask(int64_t n, const int32_t* index, BlockIds* ids) {
+  // Asks for the blocks index[k] that vary.
+  template <typename Index>
+  void Ask(int64_t n, const Index& index, BlockIds* ids) {
     context_->ParallelFor(n, kRowsPerPass, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) {
         if (index[k] >= 0) {
@@ -556,6 +551,10 @@ class Importer {
       }
     });
   }
+  struct IndexOfSlot {
+    const UniformRows::Slot& slot;
+    int32_t operator[](int64_t k) const { return slot.Block(k); }
+  };
 
   // Puts ids in place of what was asked for.
   void Name(const BlockIds& ids, int64_t n, int32_t* index) {
@@ -566,15 +565,6 @@ class Importer {
     });
   }
 
-  // The same of the blocks in a slot of n uniform rows.
-  void AskUniform(const UniformRows::Slot& slot, int64_t n, BlockIds* ids) {
-    context_->ParallelFor(
-        n, kUniformRowsPerPass, [&](int64_t begin, int64_t end) {
-          for (int64_t k = begin; k < end; ++k) {
-            ids->Ask(slot.Block(k));
-          }
-        });
-  }
   // Ids in ascending order are the slot's numbers if the first and the last
   // are, and then they are not copied.
   bool NameUniform(const BlockIds& ids,

@@ -2,8 +2,8 @@
 
 #include "ceres_ext/import/problem_of_arrays.h"
 
-#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "ceres_ext/import/array_rows.h"
 
@@ -20,19 +20,14 @@ ProblemOfArrays::ProblemOfArrays(const ArrayProblem& arrays) : arrays_(arrays) {
   for (const ArrayProblem::Parameters& parameters : arrays.parameters()) {
     for (int64_t i = 0; i < parameters.num_blocks; ++i) {
       double* const block = parameters.values + i * parameters.size;
-      problem_->AddParameterBlock(block,
-                                  parameters.size,
-                                  parameters.manifolds != nullptr
-                                      ? parameters.manifolds[i]
-                                      : parameters.manifold);
+      problem_->AddParameterBlock(
+          block, parameters.size, parameters.ManifoldOf(i));
       if (parameters.is_constant != nullptr && parameters.is_constant[i] != 0) {
         problem_->SetParameterBlockConstant(block);
       }
     }
   }
   for (const ArrayProblem::Residuals& residuals : arrays.residuals()) {
-    const auto* const constants =
-        static_cast<const std::byte*>(residuals.constants);
     std::vector<double*> blocks(residuals.blocks.size());
     for (int64_t k = 0; k < residuals.num_blocks; ++k) {
       for (size_t b = 0; b < blocks.size(); ++b) {
@@ -41,13 +36,12 @@ ProblemOfArrays::ProblemOfArrays(const ArrayProblem& arrays) : arrays_(arrays) {
             arrays.parameters()[index.parameters];
         blocks[b] = parameters.values + index.BlockOf(k) * parameters.size;
       }
-      ceres::CostFunction* cost_function = nullptr;
-      if (residuals.cost_functions != nullptr) {
-        cost_function = residuals.cost_functions[k];
-      } else {
-        cost_function = residuals.make_cost_function(
-            constants + k * residuals.constants_bytes);
-        cost_functions_.emplace_back(cost_function);
+      std::unique_ptr<const ceres::CostFunction> owner;
+      // Solves do not change it.
+      auto* const cost_function = const_cast<ceres::CostFunction*>(
+          CostFunctionOf(residuals, k, &owner));
+      if (owner != nullptr) {
+        cost_functions_.push_back(std::move(owner));
       }
       ceres::LossFunction* loss = residuals.loss;
       if (residuals.weights != nullptr) {

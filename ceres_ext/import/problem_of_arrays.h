@@ -32,7 +32,7 @@ class ProblemOfArrays {
  private:
   const ArrayProblem& arrays_;
   // The problem owns nothing, and goes first.
-  std::vector<std::unique_ptr<ceres::CostFunction>> cost_functions_;
+  std::vector<std::unique_ptr<const ceres::CostFunction>> cost_functions_;
   std::vector<std::unique_ptr<ceres::LossFunction>> losses_;
   std::unique_ptr<ceres::Problem> problem_;
 };

@@ -127,7 +127,9 @@ class ProblemRows {
   virtual int NumBlocks(int64_t row) const = 0;
   virtual BlockOfRow Block(int64_t row, int j) const = 0;
   // Values of the block.
-  virtual int BlockSize(int64_t row, int j) const = 0;
+  int BlockSize(int64_t row, int j) const {
+    return TypicalCostFunction(row).parameter_block_sizes()[j];
+  }
   virtual LossOfRow Loss(int64_t row) const = 0;
   // True if some rows have a weight.
   virtual bool has_weights() const = 0;

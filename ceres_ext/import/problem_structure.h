@@ -193,6 +193,14 @@ struct ProblemStructure {
   }
 };
 
+inline BlockTable::Entry EntryOf(const VaryingBlock& block) {
+  return {block.state_offset,
+          block.tangent_offset,
+          block.tangent_size,
+          nullptr,
+          block.manifold};
+}
+
 // Sizes of residuals, of eliminated and of other blocks in the rows that have
 // an eliminated block, as Ceres detects them; "d" where they differ.
 std::string SchurStructure(const ProblemStructure& structure);

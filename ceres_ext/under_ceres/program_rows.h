@@ -51,9 +51,6 @@ class ProgramRows final : public ProblemRows {
     return block.IsConstant() ? BlockOfRow{BlockOfRow::kConstant, block.state()}
                               : BlockOfRow{block.index(), nullptr};
   }
-  int BlockSize(int64_t row, int j) const final {
-    return At(row).parameter_blocks()[j]->Size();
-  }
   LossOfRow Loss(int64_t row) const final {
     return {At(row).loss_function(), nullptr};
   }

@@ -34,9 +34,9 @@ bool HasBounds(const ParameterBlock& block) {
   return false;
 }
 
-// ArraysOfProblem::Read of a problem that Ceres is about to solve.
+// TableOfProblem::Read of a problem that Ceres is about to solve.
 bool Read(const PreprocessedProblem& pp,
-          ArraysOfProblem* arrays,
+          TableOfProblem* arrays,
           std::string* reason) {
   if (pp.problem->options().evaluation_callback != nullptr) {
     *reason = "the problem has an evaluation callback";
@@ -50,7 +50,7 @@ bool Read(const PreprocessedProblem& pp,
     }
     const auto facts_of = [&](size_t b) {
       const ParameterBlock& block = *row->parameter_blocks()[b];
-      return ArraysOfProblem::BlockFacts{
+      return TableOfProblem::BlockFacts{
           block.Size(), HasBounds(block), block.IsConstant(), block.manifold()};
     };
     if (!arrays->Add(row->cost_function(),
@@ -164,7 +164,7 @@ bool WholeSolvePlugin::Solve(const PreprocessedProblem& pp,
       options.linear_solver_ordering->NumGroups() < 2) {
     options.linear_solver_ordering.reset();
   }
-  ArraysOfProblem arrays;
+  TableOfProblem arrays;
   return Read(pp, &arrays, reason) &&
          solve_(options, options_, &arrays, &summary_, reason);
 }

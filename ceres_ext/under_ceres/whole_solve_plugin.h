@@ -16,7 +16,7 @@
 #include "ceres/solver_plugin.h"
 #include "ceres/trust_region_vectors.h"
 #include "ceres_ext/base/failure.h"
-#include "ceres_ext/import/arrays_of_problem.h"
+#include "ceres_ext/import/table_of_problem.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 #include "ceres_ext/under_ceres/bundle_plugin.h"
@@ -27,7 +27,7 @@ namespace ceres_ext {
 // with a part of a sentence in *reason: nothing has happened.
 using SolveWhole = std::function<bool(const ceres::Solver::Options& options,
                                       const Options& ext_options,
-                                      ArraysOfProblem* arrays,
+                                      TableOfProblem* arrays,
                                       Summary* summary,
                                       std::string* reason)>;
 

@@ -217,12 +217,13 @@ struct PoseCase {
     }
   }
 
-  std::unique_ptr<ceres::Problem> MakeProblem() {
+  std::unique_ptr<ceres::Problem> MakeProblem(bool priors_first = false) {
     ceres::Problem::Options options;
     options.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
     options.cost_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
     auto problem = std::make_unique<ceres::Problem>(options);
-    for (int a = 0; a < kNumArrays; ++a) {
+    for (int e = 0; e < kNumArrays; ++e) {
+      const int a = priors_first ? kNumArrays - 1 - e : e;
       const Array& array = arrays[a];
       for (size_t k = 0; k < array.cost_functions.size(); ++k) {
         if (array.is_active[k] == 0) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -182,6 +183,39 @@ void AddMarginals(std::vector<Case>* cases) {
     std::iota(all.begin(), all.end(), 0);
     std::swap(all.front(), all[n / 2]);
     one.AddMarginal(2 + i, all, i % 2 == 0 ? 6 * n : 4 * n + 1, ++seed);
+  }
+}
+
+// A list of ceres::Problems, in any order of their residual blocks.
+TEST(PoseWindows, SolveAListOfProblemsAsCeres) {
+  EigenPose pose;
+  std::vector<EigenCase> cases = SomePoseCases<EigenCase>(&pose);
+  AddMarginals(&cases);
+  std::vector<EigenCase> of_ceres = cases;
+  std::vector<std::unique_ptr<ceres::Problem>> owned;
+  std::vector<ceres::Problem*> problems;
+  for (EigenCase& one : cases) {
+    owned.push_back(one.MakeProblem(/*priors_first=*/owned.size() % 2 == 0));
+    problems.push_back(owned.back().get());
+  }
+  BatchSummary summary;
+  std::string error;
+  ASSERT_TRUE(
+      SolveBatch(SomeOptions(), OnMachine(), problems, &summary, &error))
+      << error;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    const ProblemSummary& ours = summary.problems[i];
+    EXPECT_TRUE(ours.is_window) << ours.path_reason;
+    ceres::Solver::Summary ceres;
+    ceres::Solve(SomeOptions(), of_ceres[i].MakeProblem().get(), &ceres);
+    EXPECT_EQ(ours.termination_type, ceres.termination_type);
+    EXPECT_NEAR(
+        ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
+    EXPECT_NEAR(ours.final_cost, ceres.final_cost, 1e-6 * ceres.final_cost);
+    double cost = 0.0;
+    ASSERT_TRUE(problems[i]->Evaluate({}, &cost, nullptr, nullptr, nullptr));
+    EXPECT_NEAR(ours.final_cost, cost, 1e-9 * cost);
   }
 }
 

@@ -30,8 +30,8 @@
 #include "ceres_ext/covariance.h"
 #include "ceres_ext/front/array_parts.h"
 #include "ceres_ext/front/solve_parts.h"
-#include "ceres_ext/import/arrays_of_problem.h"
 #include "ceres_ext/import/problem_of_arrays.h"
+#include "ceres_ext/import/table_of_problem.h"
 #include "ceres_ext/solve.h"
 #include "glog/logging.h"
 #include "gmock/gmock.h"
@@ -750,7 +750,7 @@ TEST(RandomRanks, SolveAsOneDoes) {
 
 // A ceres::Problem of any kind as arrays: the same cost where both start, and
 // where a solve of the arrays ends.
-TEST(ArraysOfProblem, SayTheSame) {
+TEST(TableOfProblem, SayTheSame) {
   int num_read = 0;
   ForEachCase(100, [&](Random* random) {
     RandomArrays given(random);
@@ -761,7 +761,7 @@ TEST(ArraysOfProblem, SayTheSame) {
     if (!problem->Evaluate({}, &cost, nullptr, nullptr, nullptr)) {
       return;
     }
-    ArraysOfProblem arrays;
+    TableOfProblem arrays;
     std::string reason;
     if (!arrays.Read(*problem, &reason)) {
       // Each weight is a loss.
@@ -789,7 +789,7 @@ TEST(ArraysOfProblem, SayTheSame) {
   EXPECT_GT(num_read, 0);
 }
 
-TEST(ArraysOfProblem, SaysWhatArraysCannot) {
+TEST(TableOfProblem, SaysWhatArraysCannot) {
   double x[2] = {1.0, 2.0};
   ceres::Problem problem;
   problem.AddResidualBlock(new ceres::NormalPrior(ceres::Matrix::Identity(2, 2),
@@ -798,7 +798,7 @@ TEST(ArraysOfProblem, SaysWhatArraysCannot) {
                            x);
   problem.SetParameterLowerBound(x, 1, 0.0);
   std::string reason;
-  EXPECT_FALSE(ArraysOfProblem().Read(problem, &reason));
+  EXPECT_FALSE(TableOfProblem().Read(problem, &reason));
   EXPECT_EQ(reason, "a parameter block has bounds");
 }
 

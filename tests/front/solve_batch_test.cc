@@ -624,8 +624,7 @@ TEST(SolveBatch, SolvesAListOfProblems) {
   }());
 }
 
-// A list has windows of BAL, and says so: arrays have windows of poses too.
-TEST(SolveBatch, AListSaysWhichWindowsItHas) {
+TEST(SolveBatch, AListSaysWhyAProblemIsNoWindow) {
   Case one = MakeCase(5, 50, 4, 9, 600);
   const auto problem = MakeProblem(&one, nullptr);
   problem->AddResidualBlock(
@@ -643,9 +642,8 @@ TEST(SolveBatch, AListSaysWhichWindowsItHas) {
       << error;
   EXPECT_FALSE(summary.problems[0].IsSolvedWhole());
   EXPECT_EQ(summary.problems[0].path_reason,
-            "a list of ceres::Problems supports windows and fits of BAL "
-            "reprojection errors of one kind alone; arrays (ProblemBatch) "
-            "support others");
+            "windows have reprojection errors of BAL cameras with an array of "
+            "constants, or of poses in one block, with priors on poses");
   EXPECT_EQ(summary.num_windows, 0);
 }
 

@@ -133,39 +133,45 @@ class Fits {
     return values;
   }
 
+  // A problem of the values of *one.
+  std::unique_ptr<ceres::Problem> MakeProblem(OneFit* one) const {
+    ceres::Problem::Options of_problem;
+    of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    auto problem = std::make_unique<ceres::Problem>(of_problem);
+    for (size_t k = 0; k < one->constants.size(); ++k) {
+      if (one->is_active[k] == 0) {
+        continue;
+      }
+      std::vector<double*> blocks;
+      for (size_t s = 0; s < one->slots.size(); ++s) {
+        blocks.push_back(one->slots[s].values.data() +
+                         size(s) * one->block[s][k]);
+      }
+      problem->AddResidualBlock(
+          Make(one->constants[k]),
+          new ceres::ScaledLoss(
+              loss_, one->weights[k], ceres::DO_NOT_TAKE_OWNERSHIP),
+          blocks);
+      for (size_t s = 0; s < blocks.size(); ++s) {
+        if (manifolds_[s] != nullptr) {
+          problem->SetManifold(blocks[s], manifolds_[s]);
+        }
+        if (one->slots[s].is_constant) {
+          problem->SetParameterBlockConstant(blocks[s]);
+        }
+      }
+    }
+    return problem;
+  }
+
   // Problem i from its start, solved by stock Ceres; *values gets the result.
   ceres::Solver::Summary SolveByStock(size_t i,
                                       const ceres::Solver::Options& options,
                                       std::vector<double>* values) const {
     OneFit one = ones_[i];
-    ceres::Problem::Options of_problem;
-    of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
-    ceres::Problem problem(of_problem);
-    for (size_t k = 0; k < one.constants.size(); ++k) {
-      if (one.is_active[k] == 0) {
-        continue;
-      }
-      std::vector<double*> blocks;
-      for (size_t s = 0; s < one.slots.size(); ++s) {
-        blocks.push_back(one.slots[s].values.data() +
-                         size(s) * one.block[s][k]);
-      }
-      problem.AddResidualBlock(
-          Make(one.constants[k]),
-          new ceres::ScaledLoss(
-              loss_, one.weights[k], ceres::DO_NOT_TAKE_OWNERSHIP),
-          blocks);
-      for (size_t s = 0; s < blocks.size(); ++s) {
-        if (manifolds_[s] != nullptr) {
-          problem.SetManifold(blocks[s], manifolds_[s]);
-        }
-        if (one.slots[s].is_constant) {
-          problem.SetParameterBlockConstant(blocks[s]);
-        }
-      }
-    }
+    const auto problem = MakeProblem(&one);
     ceres::Solver::Summary summary;
-    ceres::Solve(options, &problem, &summary);
+    ceres::Solve(options, problem.get(), &summary);
     values->clear();
     for (const SlotOfOne& slot : one.slots) {
       values->insert(values->end(), slot.values.begin(), slot.values.end());
@@ -294,6 +300,38 @@ TEST(SolveFits, FitsCurvesAsCeres) {
   options.jacobi_scaling = false;
   options.initial_trust_region_radius = 1e-2;
   ExpectAsCeres<PeakCost>(ones, {nullptr}, nullptr, options);
+}
+
+TEST(SolveFits, SolvesAListOfProblems) {
+  ceres::CauchyLoss cauchy(0.1);
+  const Fits<PeakCost> fits(
+      {MakePeak(1, 20), MakePeak(2, 33), MakePeak(3, 64)}, {nullptr}, &cauchy);
+  std::vector<One<PeakError>> ones = fits.ones();
+  std::vector<std::unique_ptr<ceres::Problem>> owned;
+  std::vector<ceres::Problem*> problems;
+  for (One<PeakError>& one : ones) {
+    owned.push_back(fits.MakeProblem(&one));
+    problems.push_back(owned.back().get());
+  }
+  BatchSummary summary;
+  std::string error;
+  ASSERT_TRUE(SolveBatch(FitOptions(), OnMachine(), problems, &summary, &error))
+      << error;
+  for (size_t i = 0; i < ones.size(); ++i) {
+    EXPECT_TRUE(summary.problems[i].is_window)
+        << summary.problems[i].path_reason;
+    std::vector<double> expected;
+    const ceres::Solver::Summary stock =
+        fits.SolveByStock(i, FitOptions(), &expected);
+    EXPECT_NEAR(summary.problems[i].final_cost,
+                stock.final_cost,
+                1e-6 * stock.final_cost);
+    for (size_t e = 0; e < expected.size(); ++e) {
+      EXPECT_NEAR(ones[i].slots[0].values[e],
+                  expected[e],
+                  1e-3 * (1.0 + std::abs(expected[e])));
+    }
+  }
 }
 
 TEST(SolveFits, RefinesSeveralBlocksAsCeres) {

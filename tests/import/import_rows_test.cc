@@ -801,7 +801,6 @@ class CountedRows final : public ProblemRows {
     ++num_read_;
     return rows_->Block(i, j);
   }
-  int BlockSize(int64_t i, int j) const final { return rows_->BlockSize(i, j); }
   LossOfRow Loss(int64_t i) const final { return rows_->Loss(i); }
   bool has_weights() const final { return rows_->has_weights(); }
   const ceres::CostFunction& TypicalCostFunction(int64_t i) const final {

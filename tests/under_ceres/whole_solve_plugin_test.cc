@@ -70,7 +70,7 @@ TEST_F(WholeSolvePluginTest, HasTheSummaryAndTheValuesOfThatSolve) {
   Solve(
       [](const ceres::Solver::Options& options,
          const Options& ext_options,
-         ArraysOfProblem* arrays,
+         TableOfProblem* arrays,
          Summary* of_arrays,
          std::string* /*reason*/) {
         ceres::Solver::Options without = options;
@@ -103,7 +103,7 @@ TEST_F(WholeSolvePluginTest, LeavesTheRestToCeresLoop) {
   Solve(
       [](const ceres::Solver::Options& /*options*/,
          const Options& /*ext_options*/,
-         ArraysOfProblem* /*arrays*/,
+         TableOfProblem* /*arrays*/,
          Summary* /*summary*/,
          std::string* reason) {
         *reason = "this is a test";
@@ -123,7 +123,7 @@ TEST_F(WholeSolvePluginTest, DoesNotTakeBounds) {
   Solve(
       [&](const ceres::Solver::Options& /*options*/,
           const Options& /*ext_options*/,
-          ArraysOfProblem* /*arrays*/,
+          TableOfProblem* /*arrays*/,
           Summary* /*summary*/,
           std::string* /*reason*/) {
         is_called = true;
@@ -141,7 +141,7 @@ TEST_F(WholeSolvePluginTest, AFailureIsOneOfTheSolve) {
   Solve(
       [](const ceres::Solver::Options& /*options*/,
          const Options& /*ext_options*/,
-         ArraysOfProblem* /*arrays*/,
+         TableOfProblem* /*arrays*/,
          Summary* of_arrays,
          std::string* /*reason*/) {
         of_arrays->termination_type = ceres::FAILURE;

@@ -8,6 +8,7 @@
 
 #include "ceres_ext/blocks/block_manifolds.h"
 #include "ceres_ext/blocks/loss_model.h"
+#include "ceres_ext/small/window/window_rows.h"
 
 namespace ceres_ext {
 
@@ -41,14 +42,15 @@ std::string FitBatch::ReadResiduals() {
     if (residuals.num_blocks == 0) {
       continue;
     }
+    std::unique_ptr<const ceres::CostFunction> owner;
+    const ceres::CostFunction* const first =
+        FirstCostFunction(residuals, &owner);
     if (!residuals.constants_are_of_model || residuals.constants == nullptr ||
-        residuals.make_cost_function == nullptr) {
+        first == nullptr) {
       return "cost functions are objects, and not constants of a model";
     }
-    const std::unique_ptr<ceres::CostFunction> made(
-        residuals.make_cost_function(residuals.constants));
     const auto* const batchable =
-        dynamic_cast<const BatchableCostFunction*>(made.get());
+        dynamic_cast<const BatchableCostFunction*>(first);
     if (batchable == nullptr ||
         batchable->batch_model().version != kBatchModelVersion) {
       return "a cost function has no model of this version";
