@@ -22,6 +22,7 @@
 #include "ceres_ext/solver/row_sample.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "ceres_ext/solver/schur_sums.h"
+#include "ceres_ext/solver/split_schur.h"
 #include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/model_jacobian.h"
@@ -36,16 +37,6 @@
 #include "cuda_kernels/structure/observation_index.h"
 
 namespace ceres_ext::solver {
-
-// split_schur.h, at the end.
-template <typename Machine, typename Source>
-kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
-                               const Source& jacobian,
-                               const std::vector<int32_t>& cluster,
-                               const std::vector<unsigned char>& varies,
-                               const double* e_diagonal,
-                               Machine* machine,
-                               SplitSchur* split);
 
 template <typename Machine, typename SourceIn>
 class ObservationBatch final : public Batch, public SchurContribution {
@@ -349,15 +340,18 @@ class ObservationBatch final : public Batch, public SchurContribution {
       }
       const RowSample* sample = nullptr;
       CERES_EXT_RETURN_IF_ERROR(SampleOfRows(&sample));
-      CERES_EXT_RETURN_IF_ERROR(FormSplitSchur(index_,
-                                               *sample,
-                                               jacobian_,
-                                               cluster,
-                                               varies,
-                                               request,
-                                               Points(request.e_diagonal),
-                                               machine_,
-                                               split));
+      using Stored = kernels::StoredJacobian<double, Shape, kLayout>;
+      using OfCopies = ObservationBatch<Machine, Stored>;
+      CERES_EXT_RETURN_IF_ERROR(
+          FormSplitSchur<OfCopies>(index_,
+                                   *sample,
+                                   jacobian_,
+                                   cluster,
+                                   varies,
+                                   request,
+                                   Points(request.e_diagonal),
+                                   machine_,
+                                   split));
       for (int64_t& column : split->column) {
         column += f_begin_;
       }
@@ -580,7 +574,5 @@ class ObservationBatch final : public Batch, public SchurContribution {
 };
 
 }  // namespace ceres_ext::solver
-
-#include "ceres_ext/solver/split_schur.h"
 
 #endif  // CERES_EXT_SOLVER_OBSERVATION_BATCH_H_
