@@ -9,6 +9,7 @@
 #ifndef STUDIES_EXPLICIT_W_H_
 #define STUDIES_EXPLICIT_W_H_
 
+#include "benchmarks/traffic.h"
 #include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
@@ -16,7 +17,6 @@
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/structure/observation_index.h"
-#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext::bal {
 
