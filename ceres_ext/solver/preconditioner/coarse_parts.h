@@ -115,7 +115,8 @@ class CoarseParts {
       }
       return {};
     } else {
-      return kernels::InclusiveSum(n, x, total, &scratch_, machine_->context());
+      return kernels::InclusiveSum(
+          n, x, total, &scratch_.sort, machine_->context());
     }
   }
 
