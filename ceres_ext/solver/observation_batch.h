@@ -39,7 +39,7 @@
 namespace ceres_ext::solver {
 
 template <typename Machine, typename SourceIn>
-class ObservationBatch final : public Batch, public SchurContribution {
+class ObservationBatch final : public Batch {
  public:
   using Source = SourceIn;
   using Shape = typename Source::Shape;
@@ -59,7 +59,6 @@ class ObservationBatch final : public Batch, public SchurContribution {
   // The Jacobian that everything works on.
   void SetJacobian(const Source& jacobian) { jacobian_ = jacobian; }
 
-  SchurContribution* schur_contribution() final { return this; }
   int64_t num_residuals() const final {
     return Shape::kNumResiduals * index_.num_observations;
   }
@@ -265,7 +264,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
     return {};
   }
 
-  kernels::Status SetupSchur() final {
+  kernels::Status SetupSchur(int64_t* num_values) final {
     if constexpr (kHasSchur) {
       CERES_EXT_RETURN_IF_ERROR(couplings_.Build(index_, kCouplings, machine_));
       if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
@@ -282,12 +281,10 @@ class ObservationBatch final : public Batch, public SchurContribution {
             &schur_scratch_));
       }
     }
+    *num_values = F * F * couplings_.ref().num_blocks;
     return {};
   }
 
-  int64_t num_schur_values() const final {
-    return F * F * couplings_.ref().num_blocks;
-  }
   kernels::Status ListSchurBlocks(kernels::SchurBlockList* list) final {
     return kernels::DownloadBlocks(couplings_.ref(), 0, machine_, list);
   }
@@ -306,7 +303,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
       params.scratch = schur_scratch_.data();
       return Run(params, machine_);
     } else {
-      return SchurContribution::WriteSchur(request);
+      return Batch::WriteSchur(request);
     }
   }
 
@@ -395,7 +392,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
       parts.t = request.t;
       return Run(parts, machine_);
     } else {
-      return SchurContribution::PartVectors(request);
+      return Batch::PartVectors(request);
     }
   }
 
@@ -410,7 +407,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
               index_.num_observations, jacobian_, w},
           machine_);
     } else {
-      return SchurContribution::WriteRowPairs(w);
+      return Batch::WriteRowPairs(w);
     }
   }
 
@@ -426,7 +423,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
             builder->AddRow(batch, k, {e_family_, point}, cells);
           });
     } else {
-      return SchurContribution::ListRows(batch, builder);
+      return Batch::ListRows(batch, builder);
     }
   }
 
@@ -442,7 +439,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
       return schur_sums_.AddCrossings(
           kernels::CrossingSums<Source>{jacobian_}, u, machine_);
     } else {
-      return SchurContribution::AddPairs(w, u);
+      return Batch::AddPairs(w, u);
     }
   }
 

@@ -41,7 +41,8 @@ kernels::Status WriteClusterMatrices(const SplitRequest& request,
                                      Batch* batch) {
   kernels::SchurUnknowns<Machine> unknowns;
   CERES_EXT_RETURN_IF_ERROR(unknowns.Setup(blocks.f, varies.data(), machine));
-  CERES_EXT_RETURN_IF_ERROR(batch->SetupSchur());
+  int64_t num_values = 0;
+  CERES_EXT_RETURN_IF_ERROR(batch->SetupSchur(&num_values));
   kernels::SchurBlockList list;
   CERES_EXT_RETURN_IF_ERROR(batch->ListSchurBlocks(&list));
   std::vector<int64_t> row_begin;
