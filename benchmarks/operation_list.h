@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/traffic.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/vectors.h"
-#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext {
 

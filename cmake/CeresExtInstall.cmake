@@ -117,8 +117,7 @@ foreach(
   cuda_kernels/ops/vector_operation.h
   cuda_kernels/structure/cuda_workspace.h
   cuda_kernels/structure/observation_index.h
-  cuda_kernels/structure/tile_index.h
-  cuda_kernels/structure/traffic.h)
+  cuda_kernels/structure/tile_index.h)
   get_filename_component(_folder "${_header}" DIRECTORY)
   install(FILES "${PROJECT_SOURCE_DIR}/${_header}"
           DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${_folder}")

@@ -394,9 +394,7 @@ struct CusparseProducts::Impl {
     }
     return Launch("SquaredDiagonal",
                   SquaredDiagonalKernel,
-                  CeilDivide(num_columns(), kBlock),
-                  kBlock,
-                  0,
+                  {CeilDivide(num_columns(), kBlock), kBlock},
                   context->stream(),
                   num_camera_values,
                   num_columns(),
@@ -448,26 +446,23 @@ Status CusparseProducts::Setup(const ObservationIndexRef& index,
         impl_->normal.Allocate(size, size, num_blocks, 9, context));
     CERES_EXT_RETURN_IF_CUSPARSE_ERROR(
         cusparseCreateMatDescr(&impl_->bsr_descriptor));
-    return Launch("FillBsr",
-                  FillBsrKernel,
-                  CeilDivide(n + index.num_cameras + index.num_points, kBlock),
-                  kBlock,
-                  0,
-                  stream,
-                  index,
-                  BlockRef<const double, PackedSize(9), kDeviceLayout>(),
-                  BlockRef<const double, 6, kDeviceLayout>(),
-                  BlockRef<const double, 27, kDeviceLayout>(),
-                  impl_->normal.arrays());
+    return Launch(
+        "FillBsr",
+        FillBsrKernel,
+        {CeilDivide(n + index.num_cameras + index.num_points, kBlock), kBlock},
+        stream,
+        index,
+        BlockRef<const double, PackedSize(9), kDeviceLayout>(),
+        BlockRef<const double, 6, kDeviceLayout>(),
+        BlockRef<const double, 27, kDeviceLayout>(),
+        impl_->normal.arrays());
   }
 
   CERES_EXT_RETURN_IF_ERROR(
       impl_->jacobian.Allocate(2 * n, num_columns, 24 * n, 1, context));
   CERES_EXT_RETURN_IF_ERROR(Launch("FillCsrStructure",
                                    FillCsrStructureKernel,
-                                   CeilDivide(n, kBlock),
-                                   kBlock,
-                                   0,
+                                   {CeilDivide(n, kBlock), kBlock},
                                    stream,
                                    index,
                                    impl_->jacobian.arrays()));
@@ -502,17 +497,14 @@ Status CusparseProducts::Setup(const ObservationIndexRef& index,
   CERES_EXT_RETURN_IF_ERROR(Launch(
       "FillTransposedRows",
       FillTransposedRowsKernel,
-      CeilDivide(int64_t{index.num_cameras} + index.num_points + 1, kBlock),
-      kBlock,
-      0,
+      {CeilDivide(int64_t{index.num_cameras} + index.num_points + 1, kBlock),
+       kBlock},
       stream,
       index,
       impl_->transposed.row_begin.data()));
   CERES_EXT_RETURN_IF_ERROR(Launch("FillTransposed",
                                    FillTransposedKernel,
-                                   CeilDivide(n, kBlock),
-                                   kBlock,
-                                   0,
+                                   {CeilDivide(n, kBlock), kBlock},
                                    stream,
                                    index,
                                    Source(),
@@ -534,9 +526,7 @@ Status CusparseProducts::SetJacobian(const Source& jacobian) {
   const int64_t num_blocks = CeilDivide(index.num_observations, kBlock);
   CERES_EXT_RETURN_IF_ERROR(Launch("FillCsrValues",
                                    FillCsrValuesKernel,
-                                   num_blocks,
-                                   kBlock,
-                                   0,
+                                   {num_blocks, kBlock},
                                    stream,
                                    index,
                                    jacobian,
@@ -546,9 +536,7 @@ Status CusparseProducts::SetJacobian(const Source& jacobian) {
   }
   return Launch("FillTransposed",
                 FillTransposedKernel,
-                num_blocks,
-                kBlock,
-                0,
+                {num_blocks, kBlock},
                 stream,
                 index,
                 jacobian,
@@ -562,10 +550,9 @@ Status CusparseProducts::SetBlocks(
   return Launch(
       "FillBsr",
       FillBsrKernel,
-      CeilDivide(index.num_observations + index.num_cameras + index.num_points,
-                 kBlock),
-      kBlock,
-      0,
+      {CeilDivide(index.num_observations + index.num_cameras + index.num_points,
+                  kBlock),
+       kBlock},
       impl_->context->stream(),
       index,
       BlockRef<const double, PackedSize(9), kDeviceLayout>(blocks.normal.u),

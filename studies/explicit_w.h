@@ -9,6 +9,7 @@
 #ifndef STUDIES_EXPLICIT_W_H_
 #define STUDIES_EXPLICIT_W_H_
 
+#include "benchmarks/traffic.h"
 #include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"

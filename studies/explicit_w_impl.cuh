@@ -10,10 +10,10 @@
 
 #include <cstdint>
 
-#include "studies/explicit_w.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/cuda/stored_tiles.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
+#include "studies/explicit_w.h"
 
 namespace ceres_ext::bal {
 
@@ -74,8 +74,8 @@ struct ExplicitCameraTerms : kernels::CameraSumTerms {
       const int64_t first = int64_t{F} * c;
       const int e = static_cast<int>(at - first);
       for (int i = 0; i < F; ++i) {
-        value += u(c, i <= e ? PackedIndex(e, i) : PackedIndex(i, e)) *
-                 p[first + i];
+        value +=
+            u(c, i <= e ? PackedIndex(e, i) : PackedIndex(i, e)) * p[first + i];
       }
     }
     return value;
@@ -110,8 +110,8 @@ __device__ __forceinline__ void FinishPoint(
 #pragma unroll
       for (int i = 0; i < E; ++i) {
         for (int j = 0; j < E; ++j) {
-          s[i] += operands.v(
-                      point, j <= i ? PackedIndex(i, j) : PackedIndex(j, i)) *
+          s[i] += operands.v(point,
+                             j <= i ? PackedIndex(i, j) : PackedIndex(j, i)) *
                   operands.point_x[E * point + j];
         }
       }
@@ -198,9 +198,9 @@ kernels::Status Run(const ExplicitBlocksParams<Source, kLayout>& params,
   return kernels::Launch(
       "Coupling",
       CouplingKernel<Source, kLayout>,
-      kernels::CeilDivide(params.normal.index.num_observations, kCouplingBlock),
-      kCouplingBlock,
-      0,
+      {kernels::CeilDivide(params.normal.index.num_observations,
+                           kCouplingBlock),
+       kCouplingBlock},
       machine->stream(),
       params);
 }

@@ -45,7 +45,7 @@ Status LaunchFor(const char* name,
                  cudaStream_t stream,
                  Arguments... arguments) {
   return Launch(
-      name, kernel, CeilDivide(n, kThreads), kThreads, 0, stream, arguments...);
+      name, kernel, {CeilDivide(n, kThreads), kThreads}, stream, arguments...);
 }
 
 // kPointsPerThread points per thread, those of a block next to each other.
@@ -57,9 +57,7 @@ Status LaunchForPoints(const char* name,
                        Arguments... arguments) {
   return Launch(name,
                 kernel,
-                CeilDivide(num_points, kThreads * kPointsPerThread),
-                kThreads,
-                0,
+                {CeilDivide(num_points, kThreads * kPointsPerThread), kThreads},
                 stream,
                 arguments...);
 }
@@ -73,9 +71,7 @@ Status LaunchForCameras(const char* name,
                         Arguments... arguments) {
   return Launch(name,
                 kernel,
-                num_cameras,
-                kCameraThreads,
-                int64_t{8} * N * kCameraThreads,
+                {num_cameras, kCameraThreads, int64_t{8} * N * kCameraThreads},
                 stream,
                 arguments...);
 }

@@ -213,10 +213,9 @@ Status CreateGeneralEvaluator(const RowGroupsInput<Machine>& input,
   return MakeAndSetUp<GeneralEvaluator<Machine>>(rows, input);
 }
 
-#define CERES_EXT_INSTANTIATE(Machine)             \
-  template Status CreateGeneralEvaluator<Machine>( \
-      const RowGroupsInput<Machine>& input,        \
-      std::unique_ptr<BatchEvaluator>* rows);
+#define CERES_EXT_INSTANTIATE(Machine)               \
+  template decltype(CreateGeneralEvaluator<Machine>) \
+      CreateGeneralEvaluator<Machine>;
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 

@@ -484,15 +484,11 @@ Status ModelEvaluator<Machine>::Read(double* cost) {
                           " residual blocks.");
 }
 
-#define CERES_EXT_INSTANTIATE(Machine)                                       \
-  template std::string WhyNoForm(const BatchModel& model, Machine* machine); \
-  template std::string WhyNoRecomputedForm(const BatchModel& model,          \
-                                           Machine* machine);                \
-  template Status EvaluateRows(const BatchModel& model,                      \
-                               const RowBatch& rows,                         \
-                               bool jacobian,                                \
-                               Machine* machine,                             \
-                               RowSums* sums);                               \
+#define CERES_EXT_INSTANTIATE(Machine)                            \
+  template decltype(WhyNoForm<Machine>) WhyNoForm<Machine>;       \
+  template decltype(WhyNoRecomputedForm<Machine>)                 \
+      WhyNoRecomputedForm<Machine>;                               \
+  template decltype(EvaluateRows<Machine>) EvaluateRows<Machine>; \
   template class ModelEvaluator<Machine>;
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE

@@ -400,16 +400,9 @@ Status CreateObservationEvaluator(
   });
 }
 
-#define CERES_EXT_INSTANTIATE(Machine)                 \
-  template Status CreateObservationEvaluator<Machine>( \
-      bool recomputed,                                 \
-      bool mixed,                                      \
-      const ObservationTable& rows,                    \
-      const ObservationBlocks<Machine>* observations,  \
-      const solver::ProblemBlocks& blocks,             \
-      kernels::HostContext* host_context,              \
-      Summary* summary,                                \
-      std::unique_ptr<BatchEvaluator>* evaluator);
+#define CERES_EXT_INSTANTIATE(Machine)                   \
+  template decltype(CreateObservationEvaluator<Machine>) \
+      CreateObservationEvaluator<Machine>;
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 

@@ -228,6 +228,37 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     }
   }
 
+  // The first of n rows of each view that has some, and the view, by row.
+  template <typename ViewOf>
+  static std::vector<std::pair<int32_t, int32_t>> FirstRows(
+      int64_t n,
+      size_t num_views,
+      const ViewOf& view_of,
+      kernels::HostContext* host_context) {
+    std::vector<std::atomic<int32_t>> first_of(num_views);
+    for (std::atomic<int32_t>& first : first_of) {
+      first = std::numeric_limits<int32_t>::max();
+    }
+    host_context->ParallelFor(
+        n, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            std::atomic<int32_t>& first = first_of[view_of(i)];
+            int32_t known = first.load(std::memory_order_relaxed);
+            while (i < known && !first.compare_exchange_weak(
+                                    known, static_cast<int32_t>(i))) {
+            }
+          }
+        });
+    std::vector<std::pair<int32_t, int32_t>> first_rows;
+    for (size_t v = 0; v < num_views; ++v) {
+      if (first_of[v] < n) {
+        first_rows.push_back({first_of[v], static_cast<int32_t>(v)});
+      }
+    }
+    std::sort(first_rows.begin(), first_rows.end());
+    return first_rows;
+  }
+
   // Rows of a view usually have the same blocks in the same slots, a
   // combination; constant blocks, which are in no view, and the point's slot
   // may tell them apart.
@@ -305,29 +336,9 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     const auto view_of = [&](int64_t i) {
       return views.view_id.data()[order[model->PlaceOf(i)]];
     };
-    std::vector<std::atomic<int32_t>> first_of(views.blocks.size());
-    for (std::atomic<int32_t>& first : first_of) {
-      first = std::numeric_limits<int32_t>::max();
-    }
-    input.host_context->ParallelFor(
-        n, kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            std::atomic<int32_t>& first = first_of[view_of(i)];
-            int32_t known = first.load(std::memory_order_relaxed);
-            while (i < known && !first.compare_exchange_weak(
-                                    known, static_cast<int32_t>(i))) {
-            }
-          }
-        });
-    std::vector<std::pair<int32_t, int32_t>> views_by_row;
-    for (size_t v = 0; v < first_of.size(); ++v) {
-      if (first_of[v] < n) {
-        views_by_row.push_back({first_of[v], static_cast<int32_t>(v)});
-      }
-    }
-    std::sort(views_by_row.begin(), views_by_row.end());
     std::vector<int32_t> of_view(views.blocks.size());
-    for (const auto& [i, view] : views_by_row) {
+    for (const auto& [i, view] :
+         FirstRows(n, views.blocks.size(), view_of, input.host_context)) {
       of_view[view] = find(i, view);
     }
     CERES_EXT_RETURN_IF_ERROR(model->combination.Allocate(n));
@@ -507,15 +518,9 @@ Status CreateViewEvaluator(const RowGroupsInput<Machine>& input,
   });
 }
 
-#define CERES_EXT_INSTANTIATE(Machine)                                        \
-  template std::string WhyStored(const ProblemStructure& structure,           \
-                                 const std::vector<std::string>& why_no_form, \
-                                 kernels::HostContext* host_context,          \
-                                 Machine* machine,                            \
-                                 int* columns);                               \
-  template Status CreateViewEvaluator<Machine>(                               \
-      const RowGroupsInput<Machine>& input,                                   \
-      std::unique_ptr<BatchEvaluator>* rows);
+#define CERES_EXT_INSTANTIATE(Machine)                      \
+  template decltype(WhyStored<Machine>) WhyStored<Machine>; \
+  template decltype(CreateViewEvaluator<Machine>) CreateViewEvaluator<Machine>;
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 

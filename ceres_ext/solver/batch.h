@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ceres_ext/solver/schur_contribution.h"
 #include "ceres_ext/solver/step_options.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
@@ -93,12 +94,10 @@ struct ProductRequest {
   const kernels::PcgScalars* scalars = nullptr;
 };
 
-class SchurContribution;
-
-class Batch {
+// Its part of S as a matrix is a SchurContribution, whose defaults add nothing
+// and list no rows.
+class Batch : public SchurContribution {
  public:
-  virtual ~Batch() = default;
-
   virtual int64_t num_residuals() const = 0;
 
   // Takes the memory that a solver with these options will ask for. blocks: who
@@ -138,10 +137,6 @@ class Batch {
                                          double* /*y*/) {
     return {};
   }
-
-  // Its contribution to S as a matrix (schur_contribution.h); null if it has
-  // none, and S can't be formed.
-  virtual SchurContribution* schur_contribution() { return nullptr; }
 
   // The inputs of products are appended, so that a caller can tell whether they
   // have changed.

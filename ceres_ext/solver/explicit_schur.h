@@ -69,26 +69,21 @@ class ExplicitSchur {
     blocks_ = blocks;
     machine_ = machine;
     writer_ = nullptr;
+    num_written_ = 0;
     listed_.clear();
     pairs_.clear();
     own_families_ = {};
     own_columns_.clear();
     for (Batch* batch : batches) {
-      SchurContribution* const contribution = batch->schur_contribution();
-      if (contribution == nullptr) {
-        return {kernels::StatusCode::kUnsupported,
-                "A kind of residual blocks has no Schur complement as a "
-                "matrix."};
-      }
       if (batches.size() == 1) {
         CERES_EXT_RETURN_IF_ERROR(
-            contribution->ListOwnBlocks(&own_families_, &own_columns_));
+            batch->ListOwnBlocks(&own_families_, &own_columns_));
       }
       if (!own_columns_.empty() ||
-          (writer_ == nullptr && contribution->schur_family() >= 0)) {
-        writer_ = contribution;
+          (writer_ == nullptr && batch->schur_family() >= 0)) {
+        writer_ = batch;
       } else {
-        listed_.push_back(contribution);
+        listed_.push_back(batch);
       }
     }
     builder_ = std::make_unique<kernels::SchurPairsBuilder>(
@@ -134,7 +129,7 @@ class ExplicitSchur {
                                                     blocks_.f.num_values(),
                                                     machine_));
     if (writer_ != nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(writer_->SetupSchur());
+      CERES_EXT_RETURN_IF_ERROR(writer_->SetupSchur(&num_written_));
     }
     for (size_t i = 0; i < listed_.size(); ++i) {
       CERES_EXT_RETURN_IF_ERROR(
@@ -176,9 +171,7 @@ class ExplicitSchur {
   // After Setup: about how many values a sparse S has, for a choice between
   // both: those of the list with most blocks. The others' may be the same ones.
   int64_t EstimateNumValues() const {
-    double num_values = writer_ == nullptr
-                            ? 0.0
-                            : static_cast<double>(writer_->num_schur_values());
+    auto num_values = static_cast<double>(num_written_);
     for (size_t i = 0; i < pairs_.size(); ++i) {
       num_values = std::max(
           num_values,
@@ -316,7 +309,7 @@ class ExplicitSchur {
       CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(w_.size(), w_.data()));
       CERES_EXT_RETURN_IF_ERROR(
           machine_->SetZero(crossings_.size(), crossings_.data()));
-      for (SchurContribution* listed : listed_) {
+      for (Batch* listed : listed_) {
         CERES_EXT_RETURN_IF_ERROR(
             listed->AddPairs(w_.data(), crossings_.data()));
       }
@@ -533,9 +526,10 @@ class ExplicitSchur {
   ProblemBlocks blocks_;
   Machine* machine_ = nullptr;
   bool is_sparse_ = false;
-  int64_t stride_ = 0;                      // of a dense S
-  SchurContribution* writer_ = nullptr;     // the first that writes; null: none
-  std::vector<SchurContribution*> listed_;  // the others
+  int64_t stride_ = 0;          // of a dense S
+  Batch* writer_ = nullptr;     // the first that writes; null: none
+  int64_t num_written_ = 0;     // its values of S
+  std::vector<Batch*> listed_;  // the others
   // The blocks that a writer has to itself (SchurContribution::ListOwnBlocks).
   kernels::BlockFamilies own_families_;
   std::vector<int32_t> own_columns_;

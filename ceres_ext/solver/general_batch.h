@@ -22,7 +22,7 @@
 namespace ceres_ext::solver {
 
 template <typename Machine>
-class GeneralBatch final : public Batch, public SchurContribution {
+class GeneralBatch final : public Batch {
  public:
   // *rows and the machine must outlive the batch. values: num_values of the
   // rows, which everything works on.
@@ -42,7 +42,6 @@ class GeneralBatch final : public Batch, public SchurContribution {
     return ReserveSums(/*packed=*/false);
   }
 
-  SchurContribution* schur_contribution() final { return this; }
   int64_t num_residuals() const final { return rows_->ref().num_residuals; }
 
   kernels::Status SetupSolver(const StepOptions& options,

@@ -22,6 +22,7 @@
 #include "ceres_ext/solver/row_sample.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "ceres_ext/solver/schur_sums.h"
+#include "ceres_ext/solver/split_schur.h"
 #include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/model_jacobian.h"
@@ -37,18 +38,8 @@
 
 namespace ceres_ext::solver {
 
-// split_schur.h, at the end.
-template <typename Machine, typename Source>
-kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
-                               const Source& jacobian,
-                               const std::vector<int32_t>& cluster,
-                               const std::vector<unsigned char>& varies,
-                               const double* e_diagonal,
-                               Machine* machine,
-                               SplitSchur* split);
-
 template <typename Machine, typename SourceIn>
-class ObservationBatch final : public Batch, public SchurContribution {
+class ObservationBatch final : public Batch {
  public:
   using Source = SourceIn;
   using Shape = typename Source::Shape;
@@ -68,7 +59,6 @@ class ObservationBatch final : public Batch, public SchurContribution {
   // The Jacobian that everything works on.
   void SetJacobian(const Source& jacobian) { jacobian_ = jacobian; }
 
-  SchurContribution* schur_contribution() final { return this; }
   int64_t num_residuals() const final {
     return Shape::kNumResiduals * index_.num_observations;
   }
@@ -274,7 +264,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
     return {};
   }
 
-  kernels::Status SetupSchur() final {
+  kernels::Status SetupSchur(int64_t* num_values) final {
     if constexpr (kHasSchur) {
       CERES_EXT_RETURN_IF_ERROR(couplings_.Build(index_, kCouplings, machine_));
       if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
@@ -291,12 +281,10 @@ class ObservationBatch final : public Batch, public SchurContribution {
             &schur_scratch_));
       }
     }
+    *num_values = F * F * couplings_.ref().num_blocks;
     return {};
   }
 
-  int64_t num_schur_values() const final {
-    return F * F * couplings_.ref().num_blocks;
-  }
   kernels::Status ListSchurBlocks(kernels::SchurBlockList* list) final {
     return kernels::DownloadBlocks(couplings_.ref(), 0, machine_, list);
   }
@@ -315,7 +303,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
       params.scratch = schur_scratch_.data();
       return Run(params, machine_);
     } else {
-      return SchurContribution::WriteSchur(request);
+      return Batch::WriteSchur(request);
     }
   }
 
@@ -349,15 +337,18 @@ class ObservationBatch final : public Batch, public SchurContribution {
       }
       const RowSample* sample = nullptr;
       CERES_EXT_RETURN_IF_ERROR(SampleOfRows(&sample));
-      CERES_EXT_RETURN_IF_ERROR(FormSplitSchur(index_,
-                                               *sample,
-                                               jacobian_,
-                                               cluster,
-                                               varies,
-                                               request,
-                                               Points(request.e_diagonal),
-                                               machine_,
-                                               split));
+      using Stored = kernels::StoredJacobian<double, Shape, kLayout>;
+      using OfCopies = ObservationBatch<Machine, Stored>;
+      CERES_EXT_RETURN_IF_ERROR(
+          FormSplitSchur<OfCopies>(index_,
+                                   *sample,
+                                   jacobian_,
+                                   cluster,
+                                   varies,
+                                   request,
+                                   Points(request.e_diagonal),
+                                   machine_,
+                                   split));
       for (int64_t& column : split->column) {
         column += f_begin_;
       }
@@ -401,7 +392,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
       parts.t = request.t;
       return Run(parts, machine_);
     } else {
-      return SchurContribution::PartVectors(request);
+      return Batch::PartVectors(request);
     }
   }
 
@@ -416,7 +407,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
               index_.num_observations, jacobian_, w},
           machine_);
     } else {
-      return SchurContribution::WriteRowPairs(w);
+      return Batch::WriteRowPairs(w);
     }
   }
 
@@ -432,7 +423,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
             builder->AddRow(batch, k, {e_family_, point}, cells);
           });
     } else {
-      return SchurContribution::ListRows(batch, builder);
+      return Batch::ListRows(batch, builder);
     }
   }
 
@@ -448,7 +439,7 @@ class ObservationBatch final : public Batch, public SchurContribution {
       return schur_sums_.AddCrossings(
           kernels::CrossingSums<Source>{jacobian_}, u, machine_);
     } else {
-      return SchurContribution::AddPairs(w, u);
+      return Batch::AddPairs(w, u);
     }
   }
 
@@ -580,7 +571,5 @@ class ObservationBatch final : public Batch, public SchurContribution {
 };
 
 }  // namespace ceres_ext::solver
-
-#include "ceres_ext/solver/split_schur.h"
 
 #endif  // CERES_EXT_SOLVER_OBSERVATION_BATCH_H_

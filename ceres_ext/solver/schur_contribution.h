@@ -114,11 +114,13 @@ class SchurContribution {
     *build_bytes = 0;
     return {};
   }
-  // Takes all memory.
-  virtual kernels::Status SetupSchur() { return {}; }
-  // After SetupSchur: values of the blocks that it writes, whole diagonal ones
-  // included, and which blocks they are.
-  virtual int64_t num_schur_values() const { return 0; }
+  // Takes all memory. *num_values: those of the blocks that it writes, whole
+  // diagonal ones included.
+  virtual kernels::Status SetupSchur(int64_t* num_values) {
+    *num_values = 0;
+    return {};
+  }
+  // After SetupSchur: which blocks they are.
   virtual kernels::Status ListSchurBlocks(kernels::SchurBlockList* /*list*/) {
     return {};
   }

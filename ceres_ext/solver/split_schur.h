@@ -10,21 +10,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/explicit_schur.h"
-#include "ceres_ext/solver/observation_batch.h"
 #include "ceres_ext/solver/row_sample.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "ceres_ext/solver/step_options.h"
 #include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
-#include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/coarse_space.h"
 #include "cuda_kernels/structure/observation_index.h"
@@ -44,7 +41,8 @@ kernels::Status WriteClusterMatrices(const SplitRequest& request,
                                      Batch* batch) {
   kernels::SchurUnknowns<Machine> unknowns;
   CERES_EXT_RETURN_IF_ERROR(unknowns.Setup(blocks.f, varies.data(), machine));
-  CERES_EXT_RETURN_IF_ERROR(batch->SetupSchur());
+  int64_t num_values = 0;
+  CERES_EXT_RETURN_IF_ERROR(batch->SetupSchur(&num_values));
   kernels::SchurBlockList list;
   CERES_EXT_RETURN_IF_ERROR(batch->ListSchurBlocks(&list));
   std::vector<int64_t> row_begin;
@@ -71,6 +69,32 @@ kernels::Status WriteClusterMatrices(const SplitRequest& request,
   write.target.block_offset = offsets.data();
   CERES_EXT_RETURN_IF_ERROR(batch->WriteSchur(write));
   return machine->Synchronize();
+}
+
+// S of a batch as compressed sparse rows.
+template <typename Machine>
+kernels::Status WriteSplitSchur(const ProblemBlocks& blocks,
+                                const std::vector<unsigned char>& varies,
+                                const ExplicitSchurRequest& request,
+                                Machine* machine,
+                                Batch* batch,
+                                SplitSchur* split) {
+  ExplicitSchur<Machine> schur;
+  CERES_EXT_RETURN_IF_ERROR(schur.Prepare(blocks, {batch}, machine));
+  CERES_EXT_RETURN_IF_ERROR(schur.Setup(varies.data()));
+  CERES_EXT_RETURN_IF_ERROR(schur.SetupSparse());
+  const kernels::SchurCsr<Machine>& csr = schur.csr();
+  typename Machine::template Buffer<double> values;
+  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(csr.num_values(), &values));
+  CERES_EXT_RETURN_IF_ERROR(schur.Write(request, values.data()));
+  split->begin = schur.unknowns().host_begin();
+  split->column = schur.unknowns().host_column();
+  split->block_begin = csr.block_begin();
+  split->block_column = csr.block_column();
+  split->row_begin = csr.host_row_begin();
+  CERES_EXT_RETURN_IF_ERROR(split->values.Allocate(csr.num_values()));
+  return machine->Download(
+      csr.num_values(), values.data(), split->values.data());
 }
 
 // The rows of a split problem: points by the clusters of the cameras that they
@@ -197,11 +221,12 @@ inline void ListSplitRows(const RowSample& sample,
 
 // Takes a sample of the rows of an index whose cameras are F blocks, times the
 // factor by which it represents all: vectors of some rows are as good as those
-// of all (docs/measurements/preconditioners.md). cluster: of each camera; its
-// columns vary where `varies` says so. request: where S is wanted. e_diagonal:
-// of the points, in the machine's memory; null: zero. Takes memory for a copy
-// of the sample's Jacobian and gives it back.
-template <typename Machine, typename Source>
+// of all (docs/measurements/preconditioners.md). StoredBatch: of a copy of
+// these, with a stored Jacobian. cluster: of each camera; its columns vary
+// where `varies` says so. request: where S is wanted. e_diagonal: of the
+// points, in the machine's memory; null: zero. Takes memory for a copy of the
+// sample's Jacobian and gives it back.
+template <typename StoredBatch, typename Machine, typename Source>
 kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
                                const RowSample& sample,
                                const Source& jacobian,
@@ -212,7 +237,6 @@ kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
                                Machine* machine,
                                SplitSchur* split) {
   using Shape = typename Source::Shape;
-  using Stored = kernels::StoredJacobian<double, Shape, Machine::kLayout>;
   using Buffer = typename Machine::template Buffer<double>;
   SplitRows rows_of_parts;
   ListSplitRows(sample, cluster, request.context, &rows_of_parts);
@@ -273,7 +297,7 @@ kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
         machine));
     CERES_EXT_RETURN_IF_ERROR(machine->Synchronize());
   }
-  ObservationBatch<Machine, Stored> batch;
+  StoredBatch batch;
   batch.Setup(rows.ref(), 0, 0, machine);
   batch.SetJacobian({{camera_blocks.data(), n}, {point_blocks.data(), n}});
   StepOptions step_options;
@@ -310,24 +334,10 @@ kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
                                 machine,
                                 &batch);
   }
-  ExplicitSchur<Machine> schur;
-  CERES_EXT_RETURN_IF_ERROR(schur.Prepare(blocks, {&batch}, machine));
-  CERES_EXT_RETURN_IF_ERROR(schur.Setup(varies.data()));
-  CERES_EXT_RETURN_IF_ERROR(schur.SetupSparse());
-  Buffer values;
-  const int64_t num_values = schur.csr().num_values();
-  CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_values, &values));
   ExplicitSchurRequest write;
   write.v_inverse = v_inverse.data();
   write.schur_diagonal = schur_diagonal.data();
-  CERES_EXT_RETURN_IF_ERROR(schur.Write(write, values.data()));
-  split->begin = schur.unknowns().host_begin();
-  split->column = schur.unknowns().host_column();
-  split->block_begin = schur.csr().block_begin();
-  split->block_column = schur.csr().block_column();
-  split->row_begin = schur.csr().host_row_begin();
-  CERES_EXT_RETURN_IF_ERROR(split->values.Allocate(num_values));
-  return machine->Download(num_values, values.data(), split->values.data());
+  return WriteSplitSchur(blocks, varies, write, machine, &batch, split);
 }
 
 }  // namespace ceres_ext::solver

@@ -230,23 +230,15 @@ class StepSolver {
     per_solve.q_tolerance = -std::numeric_limits<double>::max();
     per_solve.r_tolerance = r_tolerance;
     ListOperands(system, x);
-    operands_.push_back(nullptr);
     kernels::PcgScalars scalars;
-    CERES_EXT_RETURN_IF_ERROR(ConjugateGradients(
+    CERES_EXT_RETURN_IF_ERROR(RunPcg(
         options_,
         per_solve,
         /*forcing=*/{},
         /*breakdowns=*/{},
         vectors,
-        [&](const double* p, double* q) {
-          return operator_->Multiply(p, q, vectors.scalars);
-        },
-        [&](const double* r, double* z) {
-          return preconditioner_->Apply(r, z, vectors.scalars);
-        },
+        /*is_coarse=*/false,
         [] { return kernels::Status(); },
-        FindLoop(),
-        machine_,
         &scalars));
     *num_iterations += scalars.num_iterations;
     // Written so that NaN is an error.
@@ -371,30 +363,25 @@ class StepSolver {
                             context_);
   }
 
-  kernels::Status Iterate(LinearSystem system,
-                          const StepPerSolveOptions& per_solve,
-                          double* e_step,
-                          double* f_step,
-                          StepSummary* summary) {
+  // The operator and the preconditioner of a system that PCG solves.
+  kernels::Status UpdateForPcg(const LinearSystem& system,
+                               const StepPerSolveOptions& per_solve,
+                               bool* is_coarse,
+                               StepSummary* summary) {
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
-    if (per_solve.use_model_cost) {
-      system.e_gradient = e_step;  // which has no value yet
-    }
     CERES_EXT_RETURN_IF_ERROR(operator_->Update(
         system, preconditioner_->WantedBlocks(), rhs_.data()));
     if (per_solve.use_model_cost) {
       CERES_EXT_RETURN_IF_ERROR(
           operator_->ModelConstant(&scalars_.data()->model_constant));
     }
-    const bool has_matrix = operator_->matrix_size() != nullptr;
-    if (has_matrix) {
+    if (operator_->matrix_size() != nullptr) {
       // Before the diagonal blocks are inverted in place.
       CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurBegin));
       CERES_EXT_RETURN_IF_ERROR(operator_->FormMatrix(
           system, preconditioner_->WantedBlocks().schur_diagonal));
       CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
     }
-    bool is_coarse = false;
     if (coarse_choice_.MayBeOn()) {
       CERES_EXT_RETURN_IF_ERROR(KeepDiagonal());
       if (!system.is_same_linearization) {
@@ -402,14 +389,58 @@ class StepSolver {
       }
       if (coarse_choice_.IsOn()) {
         CERES_EXT_RETURN_IF_ERROR(
-            UpdateCoarse(system, &is_coarse, &summary->coarse_seconds));
+            UpdateCoarse(system, is_coarse, &summary->coarse_seconds));
       }
     }
     CERES_EXT_RETURN_IF_ERROR(
         preconditioner_->SplitMergedBlocks(per_solve.use_single_blocks));
     CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
-    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
+    return machine_->RecordMark(kBlocksDone);
+  }
 
+  // PCG on operands_, with the second level if is_coarse.
+  template <typename Finish>
+  kernels::Status RunPcg(const StepOptions& options,
+                         const StepPerSolveOptions& per_solve,
+                         const kernels::PcgForcing& forcing,
+                         const kernels::BreakdownArrays& breakdowns,
+                         const PcgVectors& vectors,
+                         bool is_coarse,
+                         const Finish& finish,
+                         kernels::PcgScalars* scalars) {
+    operands_.push_back(is_coarse ? coarse_.get() : nullptr);
+    return ConjugateGradients(
+        options,
+        per_solve,
+        forcing,
+        breakdowns,
+        vectors,
+        [&](const double* p, double* q) {
+          return operator_->Multiply(p, q, vectors.scalars);
+        },
+        [&](const double* r, double* z) -> kernels::Status {
+          CERES_EXT_RETURN_IF_ERROR(
+              preconditioner_->Apply(r, z, vectors.scalars));
+          return is_coarse ? coarse_->Add(r, z, vectors.scalars)
+                           : kernels::Status();
+        },
+        finish,
+        FindLoop(),
+        machine_,
+        scalars);
+  }
+
+  kernels::Status Iterate(LinearSystem system,
+                          const StepPerSolveOptions& per_solve,
+                          double* e_step,
+                          double* f_step,
+                          StepSummary* summary) {
+    if (per_solve.use_model_cost) {
+      system.e_gradient = e_step;  // which has no value yet
+    }
+    bool is_coarse = false;
+    CERES_EXT_RETURN_IF_ERROR(
+        UpdateForPcg(system, per_solve, &is_coarse, summary));
     PcgVectors vectors = VectorsOfPcg(options_.use_schur ? f_step : x_.data());
     vectors.x_is_given = options_.use_spse_initialization;
     if (vectors.x_is_given) {
@@ -432,7 +463,6 @@ class StepSolver {
     StepOptions options = options_;
     const auto iterate = [&](int max_num_iterations) -> kernels::Status {
       ListOperands(system, vectors.x);
-      operands_.push_back(is_coarse ? coarse_.get() : nullptr);
       options.max_num_iterations = max_num_iterations;
       if (is_coarse) {
         options.min_num_iterations = std::max(options.min_num_iterations,
@@ -440,29 +470,19 @@ class StepSolver {
       }
       options.max_num_iterations =
           std::max(options.min_num_iterations, options.max_num_iterations);
-      CERES_EXT_RETURN_IF_ERROR(ConjugateGradients(
+      CERES_EXT_RETURN_IF_ERROR(RunPcg(
           options,
           of_solve,
           forcing,
           breakdowns,
           vectors,
-          [&](const double* p, double* q) {
-            return operator_->Multiply(p, q, vectors.scalars);
-          },
-          [&](const double* r, double* z) -> kernels::Status {
-            CERES_EXT_RETURN_IF_ERROR(
-                preconditioner_->Apply(r, z, vectors.scalars));
-            return is_coarse ? coarse_->Add(r, z, vectors.scalars)
-                             : kernels::Status();
-          },
+          is_coarse,
           [&]() -> kernels::Status {
             CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
             CERES_EXT_RETURN_IF_ERROR(
                 operator_->Finish(vectors.x, e_step, f_step));
             return machine_->RecordMark(kEnd);
           },
-          FindLoop(),
-          machine_,
           &scalars));
       summary->num_iterations += scalars.num_iterations;
       summary->num_pcg_iterations += scalars.num_iterations;
@@ -506,6 +526,11 @@ class StepSolver {
     if (!per_solve.is_same_linearization) {
       forcing_ = {scalars.norm_rhs, scalars.q_tolerance};
     }
+    return SummarizePcg(scalars, summary);
+  }
+
+  kernels::Status SummarizePcg(const kernels::PcgScalars& scalars,
+                               StepSummary* summary) {
     summary->residual_norm = scalars.norm_r;
     summary->is_at_limit = scalars.end == kernels::PcgEnd::kMaxNumIterations;
     summary->termination = PcgTermination(scalars.end);
@@ -513,7 +538,7 @@ class StepSolver {
     CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
     summary->normal_blocks_seconds +=
         machine_->SecondsBetweenMarks(kBegin, kBlocksDone);
-    if (has_matrix) {
+    if (operator_->matrix_size() != nullptr) {
       const double of_schur =
           machine_->SecondsBetweenMarks(kSchurBegin, kSchurDone);
       summary->schur_seconds += of_schur;

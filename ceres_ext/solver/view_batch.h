@@ -29,7 +29,7 @@
 namespace ceres_ext::solver {
 
 template <typename Machine, typename SourceIn>
-class ViewBatch final : public Batch, public SchurContribution {
+class ViewBatch final : public Batch {
  public:
   using Source = SourceIn;
   using Shape = typename Source::Shape;
@@ -62,7 +62,6 @@ class ViewBatch final : public Batch, public SchurContribution {
     return sums_.Reserve({&views->blocks().all}, /*packed=*/false, machine);
   }
 
-  SchurContribution* schur_contribution() final { return this; }
   int64_t num_residuals() const final { return batch_.num_residuals(); }
 
   kernels::Status SetupSolver(const StepOptions& options,
@@ -177,8 +176,9 @@ class ViewBatch final : public Batch, public SchurContribution {
   kernels::Status ForecastSchur(int64_t* bytes, int64_t* build_bytes) final {
     return batch_.ForecastSchur(bytes, build_bytes);
   }
-  kernels::Status SetupSchur() final { return batch_.SetupSchur(); }
-  int64_t num_schur_values() const final { return batch_.num_schur_values(); }
+  kernels::Status SetupSchur(int64_t* num_values) final {
+    return batch_.SetupSchur(num_values);
+  }
   kernels::Status ListSchurBlocks(kernels::SchurBlockList* list) final {
     return batch_.ListSchurBlocks(list);
   }
@@ -215,7 +215,7 @@ class ViewBatch final : public Batch, public SchurContribution {
   kernels::Status ListRows(int batch,
                            kernels::SchurPairsBuilder* builder) final {
     if constexpr (kernels::IsModel<Source>::value) {
-      return SchurContribution::ListRows(batch, builder);
+      return Batch::ListRows(batch, builder);
     } else {
       // The blocks of each view: runs of columns of F.
       std::vector<int32_t> column;

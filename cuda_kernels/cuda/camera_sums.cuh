@@ -137,9 +137,7 @@ Status SumTileCameras(const Source& source,
                       CudaMachine* machine) {
   return Launch("SumTileCameras",
                 SumTileCamerasKernel<Source, T, Terms>,
-                num_cameras,
-                kCameraSumBlock,
-                0,
+                {num_cameras, kCameraSumBlock},
                 machine->stream(),
                 source,
                 tiles,
@@ -179,7 +177,7 @@ struct TileOperands {
   BlockRef<const double, PackedSize(E), kLayout> v_inverse;
   const double* point_x = nullptr;         // x given, E per point
   const double* point_diagonal = nullptr;  // D_p; null: zero
-  double* point_out = nullptr;  // E per point; null: not wanted
+  double* point_out = nullptr;             // E per point; null: not wanted
   bool accumulate = false;
   const PcgScalars* scalars = nullptr;
 };

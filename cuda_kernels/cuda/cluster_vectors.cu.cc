@@ -259,15 +259,15 @@ int32_t MaxClusterSize(CudaMachine* machine) {
 }
 
 Status Run(const ClusterVectorsParams& params, CudaMachine* machine) {
+  constexpr int64_t kDouble = sizeof(double);
   const int64_t num_values =
       int64_t{kValuesPerRow} * params.max_size + kCoarseVectors;
-  return Launch("ClusterVectors",
-                ClusterVectorsKernel,
-                params.matrices.num_clusters,
-                kClusterBlock,
-                static_cast<size_t>(num_values) * sizeof(double),
-                machine->stream(),
-                params);
+  return Launch(
+      "ClusterVectors",
+      ClusterVectorsKernel,
+      {params.matrices.num_clusters, kClusterBlock, num_values * kDouble},
+      machine->stream(),
+      params);
 }
 
 }  // namespace ceres_ext::kernels

@@ -307,33 +307,26 @@ Status Run(const CoarseInverseParams& params, CudaMachine* machine) {
   for (int64_t k = 0; k < num_tiles; ++k) {
     CERES_EXT_RETURN_IF_ERROR(Launch("CoarseColumn",
                                      CoarseColumnKernel,
-                                     num_tiles,
-                                     kInverseBlock,
-                                     0,
+                                     {num_tiles, kInverseBlock},
                                      machine->stream(),
                                      params,
                                      k));
-    CERES_EXT_RETURN_IF_ERROR(Launch("CoarseUpdate",
-                                     CoarseUpdateKernel,
-                                     num_lower - TilesBefore(k + 1) + 1,
-                                     kTileBlock,
-                                     0,
-                                     machine->stream(),
-                                     params,
-                                     k));
+    CERES_EXT_RETURN_IF_ERROR(
+        Launch("CoarseUpdate",
+               CoarseUpdateKernel,
+               {num_lower - TilesBefore(k + 1) + 1, kTileBlock},
+               machine->stream(),
+               params,
+               k));
   }
   CERES_EXT_RETURN_IF_ERROR(Launch("CoarseSquare",
                                    CoarseSquareKernel,
-                                   num_lower,
-                                   kTileBlock,
-                                   0,
+                                   {num_lower, kTileBlock},
                                    machine->stream(),
                                    params));
   return Launch("CoarseMirror",
                 CoarseMirrorKernel,
-                num_lower,
-                kInverseBlock,
-                0,
+                {num_lower, kInverseBlock},
                 machine->stream(),
                 params);
 }

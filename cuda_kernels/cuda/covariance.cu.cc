@@ -107,14 +107,13 @@ Status Run(const EliminatedBlocksParams& params, CudaMachine* machine) {
   for (int family = 0; family < kMaxEliminatedFamilies; ++family) {
     const CovariancePairs& pairs = params.of.pairs[family];
     if (pairs.point_begin != nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(Launch("EliminatedBlocks",
-                                       KernelOf(pairs.e_size),
-                                       CeilDivide(params.of.n, kWarps),
-                                       kColumnBlock,
-                                       0,
-                                       machine->stream(),
-                                       params,
-                                       family));
+      CERES_EXT_RETURN_IF_ERROR(
+          Launch("EliminatedBlocks",
+                 KernelOf(pairs.e_size),
+                 {CeilDivide(params.of.n, kWarps), kColumnBlock},
+                 machine->stream(),
+                 params,
+                 family));
     }
   }
   return {};

@@ -31,9 +31,7 @@ Status Run(const PrepareCamerasParams<T, C>& params, CudaMachine* machine) {
           : &PrepareCamerasKernel<CameraParameters::kQuaternion, T, C>;
   return Launch("PrepareCameras",
                 kernel,
-                CeilDivide(params.num_cameras, 64),
-                64,
-                0,
+                {CeilDivide(params.num_cameras, 64), 64},
                 machine->stream(),
                 params);
 }

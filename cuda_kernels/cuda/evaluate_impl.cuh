@@ -100,23 +100,20 @@ Status Run(const EvaluateJacobianParams<T, C, kLayout>& params,
       SetValue("ResetFlag", machine->flag(), int32_t{0}, machine->stream()));
   CERES_EXT_RETURN_IF_ERROR(Launch("ClassifyMaps",
                                    ClassifyMapsKernel<C>,
-                                   CeilDivide(num_map_values, 256),
-                                   256,
-                                   0,
+                                   {CeilDivide(num_map_values, 256), 256},
                                    machine->stream(),
                                    num_map_values,
                                    params.camera_maps,
                                    machine->flag()));
-  CERES_EXT_RETURN_IF_ERROR(Launch("EvaluateJacobian",
-                                   EvaluateJacobianKernel<T, C, kLayout>,
-                                   NumSumBlocks(params.index.num_observations),
-                                   kVectorBlock,
-                                   0,
-                                   machine->stream(),
-                                   params,
-                                   static_cast<const int32_t*>(machine->flag()),
-                                   machine->sum_partial(),
-                                   machine->sum_ticket()));
+  CERES_EXT_RETURN_IF_ERROR(
+      Launch("EvaluateJacobian",
+             EvaluateJacobianKernel<T, C, kLayout>,
+             {NumSumBlocks(params.index.num_observations), kVectorBlock},
+             machine->stream(),
+             params,
+             static_cast<const int32_t*>(machine->flag()),
+             machine->sum_partial(),
+             machine->sum_ticket()));
   if (!gradient) {
     return Status();
   }

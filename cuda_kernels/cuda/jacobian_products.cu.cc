@@ -63,14 +63,13 @@ Status RecomputedRightMultiply(
                                           nullptr,
                                           machine,
                                           &records));
-  return Launch("RecomputedRightMultiply",
-                RecomputedRightMultiplyKernel<T, C, kScaledRows>,
-                CeilDivide(params.index.num_observations, kProductBlock),
-                kProductBlock,
-                0,
-                machine->stream(),
-                params,
-                records);
+  return Launch(
+      "RecomputedRightMultiply",
+      RecomputedRightMultiplyKernel<T, C, kScaledRows>,
+      {CeilDivide(params.index.num_observations, kProductBlock), kProductBlock},
+      machine->stream(),
+      params,
+      records);
 }
 
 }  // namespace
@@ -88,18 +87,11 @@ Status RecomputedRightMultiply(
 CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 
-#define CERES_EXT_INSTANTIATE(T, C)                                        \
-  template Status Run(const RightMultiplyParams<                           \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
-                      CudaMachine*);                                       \
-  template Status Run(const SquaredColumnNormsParams<                      \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
+#define CERES_EXT_INSTANTIATE(...)                                            \
+  template Status Run(const RightMultiplyParams<__VA_ARGS__>&, CudaMachine*); \
+  template Status Run(const SquaredColumnNormsParams<__VA_ARGS__>&,           \
                       CudaMachine*);
-#define CERES_EXT_INSTANTIATE_STORED(C) \
-  CERES_EXT_INSTANTIATE(double, C)      \
-  CERES_EXT_INSTANTIATE(float, C)
-CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
-#undef CERES_EXT_INSTANTIATE_STORED
+CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_DEVICE_STORED)
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext::kernels

@@ -166,13 +166,12 @@ Status PointNorms(const SquaredColumnNormsParams<Source>& params,
 // Stored sources; recomputed ones are specialisations.
 template <typename Source>
 Status Run(const RightMultiplyParams<Source>& params, CudaMachine* machine) {
-  return Launch("StoredRightMultiply",
-                StoredRightMultiplyKernel<Source>,
-                CeilDivide(params.index.num_observations, kProductBlock),
-                kProductBlock,
-                0,
-                machine->stream(),
-                params);
+  return Launch(
+      "StoredRightMultiply",
+      StoredRightMultiplyKernel<Source>,
+      {CeilDivide(params.index.num_observations, kProductBlock), kProductBlock},
+      machine->stream(),
+      params);
 }
 
 template <typename Source>
@@ -193,9 +192,7 @@ Status Run(const SquaredColumnNormsParams<Source>& params,
                       machine));
   return Launch("SumChunks",
                 SumChunksKernel<C>,
-                CeilDivide(int64_t{index.num_cameras} * C, 256),
-                256,
-                0,
+                {CeilDivide(int64_t{index.num_cameras} * C, 256), 256},
                 machine->stream(),
                 index.num_cameras,
                 index.cuda_workspace->camera_chunk_begin,

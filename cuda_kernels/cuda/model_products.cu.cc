@@ -31,15 +31,13 @@ namespace {
 template <typename... Arguments>
 Status LaunchInModule(ModelKernel kernel,
                       const ModelKernels& module,
-                      int64_t num_blocks,
-                      int block_size,
-                      int64_t shared_bytes,
+                      const LaunchGrid& grid,
                       CudaMachine* machine,
                       Arguments... arguments) {
-  if (num_blocks <= 0) {
+  if (grid.num_blocks <= 0) {
     return Status();
   }
-  if (num_blocks > 0x7fffffff) {
+  if (grid.num_blocks > 0x7fffffff) {
     return Status(StatusCode::kUnsupported,
                   "A kernel of a model needs more than 2^31 - 1 blocks.");
   }
@@ -58,9 +56,9 @@ Status LaunchInModule(ModelKernel kernel,
     launch.last = &last;
   }
 #endif
-  launch.num_blocks = num_blocks;
-  launch.block_size = block_size;
-  launch.shared_bytes = shared_bytes;
+  launch.num_blocks = grid.num_blocks;
+  launch.block_size = static_cast<int>(grid.block_size);
+  launch.shared_bytes = grid.shared_bytes;
   launch.arguments = addresses;
   const int error = module.launch(launch);
 #ifdef __CUDACC__
@@ -88,9 +86,7 @@ Status LaunchTiles(
   static_assert(kKernel != ModelKernel::kSchurRhs || kMode == kSchurRhsMode);
   return LaunchInModule(kKernel,
                         *params.source.kernels,
-                        params.tiles.num_tiles,
-                        kStoredBlock,
-                        num_bytes,
+                        {params.tiles.num_tiles, kStoredBlock, num_bytes},
                         machine,
                         params);
 }
@@ -106,15 +102,14 @@ Status LaunchPointTasksInModule(ModelKernel kernel,
   const PointTasks tasks{index.cuda_workspace->num_long_points,
                          index.cuda_workspace->long_point};
   const auto launch = [&](ModelKernel which, int64_t num_threads) {
-    return LaunchInModule(which,
-                          *params.jacobian.kernels,
-                          CeilDivide(num_threads, kPointTaskBlock),
-                          kPointTaskBlock,
-                          0,
-                          machine,
-                          params,
-                          tasks,
-                          others...);
+    return LaunchInModule(
+        which,
+        *params.jacobian.kernels,
+        {CeilDivide(num_threads, kPointTaskBlock), kPointTaskBlock},
+        machine,
+        params,
+        tasks,
+        others...);
   };
   CERES_EXT_RETURN_IF_ERROR(launch(kernel, index.num_points));
   return launch(long_kernel, int64_t{tasks.num_long_points} * kWarpSize);
@@ -146,9 +141,7 @@ Status SumLongRepeats(const ObservationIndexRef& index,
   const CudaWorkspaceRef& workspace = *index.cuda_workspace;
   return LaunchInModule(ModelKernel::kLongRepeats,
                         *source.kernels,
-                        workspace.long_repeats.num_repeats,
-                        kChunkBlock,
-                        0,
+                        {workspace.long_repeats.num_repeats, kChunkBlock},
                         machine,
                         index,
                         source,
@@ -174,9 +167,7 @@ Status SumCameraChunks(const ObservationIndexRef& index,
                           : kIsNorms ? ModelKernel::kCameraNorms
                                      : ModelKernel::kSchurDiagonal,
                           *source.kernels,
-                          workspace.num_chunks,
-                          kChunkBlock,
-                          0,
+                          {workspace.num_chunks, kChunkBlock},
                           machine,
                           index,
                           source,
@@ -195,34 +186,24 @@ int32_t ModelParamsSize(int columns) {
   });
 }
 
-#define CERES_EXT_INSTANTIATE(F)                                             \
-  template <>                                                                \
-  Status Run(const RightMultiplyParams<ModelJacobian<F>>& params,            \
-             CudaMachine* machine) {                                         \
-    return LaunchInModule(                                                   \
-        ModelKernel::kRightMultiply,                                         \
-        *params.jacobian.kernels,                                            \
-        CeilDivide(params.index.num_observations, kProductBlock),            \
-        kProductBlock,                                                       \
-        0,                                                                   \
-        machine,                                                             \
-        params);                                                             \
-  }                                                                          \
-  template Status Run(const LeftMultiplyParams<ModelJacobian<F>>&,           \
-                      CudaMachine*);                                         \
-  template Status Run(const SquaredColumnNormsParams<ModelJacobian<F>>&,     \
-                      CudaMachine*);                                         \
-  template Status Run(                                                       \
-      const NormalBlocksParams<ModelJacobian<F>, kDeviceLayout>&,            \
-      CudaMachine*);                                                         \
-  template Status Run(                                                       \
-      const SchurProductImplicitWParams<ModelJacobian<F>, kDeviceLayout>&,   \
-      CudaMachine*);                                                         \
-  template Status Run(                                                       \
-      const BackSubstituteImplicitWParams<ModelJacobian<F>, kDeviceLayout>&, \
-      CudaMachine*);                                                         \
-  template Status Run(const NormalProductImplicitWParams<ModelJacobian<F>>&, \
-                      CudaMachine*);
+#define CERES_EXT_INSTANTIATE(F)                                         \
+  template <>                                                            \
+  Status Run(const RightMultiplyParams<ModelJacobian<F>>& params,        \
+             CudaMachine* machine) {                                     \
+    return LaunchInModule(                                               \
+        ModelKernel::kRightMultiply,                                     \
+        *params.jacobian.kernels,                                        \
+        {CeilDivide(params.index.num_observations, kProductBlock),       \
+         kProductBlock},                                                 \
+        machine,                                                         \
+        params);                                                         \
+  }                                                                      \
+  template Status Run(const SquaredColumnNormsParams<ModelJacobian<F>>&, \
+                      CudaMachine*);                                     \
+  template Status Run(                                                   \
+      const NormalBlocksParams<ModelJacobian<F>, kDeviceLayout>&,        \
+      CudaMachine*);                                                     \
+  CERES_EXT_INSTANTIATE_PRODUCTS(ModelJacobian<F>)
 CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 

@@ -5,17 +5,8 @@ namespace ceres_ext::kernels {
 
 #define CERES_EXT_INSTANTIATE(...)                                           \
   template Status Run(const NormalBlocksParams<__VA_ARGS__, kDeviceLayout>&, \
-                      CudaMachine*)
-
-#define CERES_EXT_INSTANTIATE_STORED(C)                                      \
-  CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<C>, kDeviceLayout>); \
-  CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<C>, kDeviceLayout>);
-CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
-#undef CERES_EXT_INSTANTIATE_STORED
-#define CERES_EXT_INSTANTIATE_RECOMPUTED(...) \
-  CERES_EXT_INSTANTIATE(RecomputedJacobian<__VA_ARGS__>);
-CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_INSTANTIATE_RECOMPUTED)
-#undef CERES_EXT_INSTANTIATE_RECOMPUTED
+                      CudaMachine*);
+CERES_EXT_INSTANTIATE_ON_DEVICE()
 #undef CERES_EXT_INSTANTIATE
 
 }  // namespace ceres_ext::kernels

@@ -106,8 +106,7 @@ __global__ void __launch_bounds__(kPointBlock)
   if (p.point_diagonal != nullptr) {
     AddSquaredDiagonal<E>(p.point_diagonal + E * point, v);
   }
-  if (!InvertSymmetric<E>(
-          v, E, /*is_definite=*/p.point_diagonal != nullptr)) {
+  if (!InvertSymmetric<E>(v, E, /*is_definite=*/p.point_diagonal != nullptr)) {
     // A minimum of integers: the order of the atomics does not matter.
     atomicMin(&p.breakdown->first_block, static_cast<int32_t>(point));
   }
@@ -182,9 +181,7 @@ Status CameraBlocks(const NormalBlocksParams<Source, kLayout>& params,
       SumCameraChunks(params.index, params.jacobian, term, machine));
   return Launch("FinishCameraBlocks",
                 FinishCameraBlocksKernel<Source, kMatrix, kLayout>,
-                params.index.num_cameras,
-                64,
-                0,
+                {params.index.num_cameras, 64},
                 machine->stream(),
                 params.jacobian,
                 workspace.camera_chunk_begin,
@@ -200,14 +197,14 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
   const CudaWorkspaceRef& workspace = *index.cuda_workspace;
   // Reading stored blocks in the order of the cameras costs 4 times their
   // bytes, so vectors go by tiles, which read them in their own order.
-  const bool by_tiles = !IsRecomputed<Source>::value &&
-                        workspace.stored_tiles.header != nullptr;
+  const bool by_tiles =
+      !IsRecomputed<Source>::value && workspace.stored_tiles.header != nullptr;
   if (params.breakdown != nullptr) {
     CERES_EXT_RETURN_IF_ERROR(SetValue(
         "ResetBreakdown", params.breakdown, Breakdown(), machine->stream()));
   }
-  const bool gradient_by_tiles = by_tiles && params.u.data == nullptr &&
-                                 params.camera_gradient != nullptr;
+  const bool gradient_by_tiles =
+      by_tiles && params.u.data == nullptr && params.camera_gradient != nullptr;
   if (gradient_by_tiles) {
     // Before the records of points, whose memory this takes.
     LeftMultiplyParams<Source> gradient;
@@ -221,9 +218,7 @@ Status Run(const NormalBlocksParams<Source, kLayout>& params,
     CERES_EXT_RETURN_IF_ERROR(
         Launch("RecordPoints",
                RecordPointsKernel<Source::Shape::kE, kLayout>,
-               CeilDivide(index.num_points, kPointBlock),
-               kPointBlock,
-               0,
+               {CeilDivide(index.num_points, kPointBlock), kPointBlock},
                machine->stream(),
                params.v_inverse,
                reinterpret_cast<PointRecord<Source::Shape::kE>*>(

@@ -142,9 +142,7 @@ Status RecordCameras(const ObservationIndexRef& index,
   *records = to;
   return Launch("RecordCameras",
                 RecordCamerasKernel<T, C, kScaledRows>,
-                CeilDivide(int64_t{index.num_cameras} * 24, 256),
-                256,
-                0,
+                {CeilDivide(int64_t{index.num_cameras} * 24, 256), 256},
                 machine->stream(),
                 source,
                 index.num_cameras,
@@ -917,11 +915,11 @@ Status TileOperation(const ObservationIndexRef& index,
   CERES_EXT_RETURN_IF_ERROR(
       Launch("RecomputedTile",
              RecomputedTileKernel<T, kMode, kScaledRows>,
-             tiles.num_tiles,
-             kRecomputedBlock<T>,
-             static_cast<int64_t>(sizeof(T)) *
-                 ((KeepsProducts(kMode) ? 2 * tiles.max_observations : 0) +
-                  6 * tiles.max_points + num_vectors),
+             {tiles.num_tiles,
+              kRecomputedBlock<T>,
+              static_cast<int64_t>(sizeof(T)) *
+                  ((KeepsProducts(kMode) ? 2 * tiles.max_observations : 0) +
+                   6 * tiles.max_points + num_vectors)},
              machine->stream(),
              params));
   if (!camera_out) {

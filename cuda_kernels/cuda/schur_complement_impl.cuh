@@ -159,10 +159,9 @@ __global__ void __launch_bounds__(kPointBlock) RecordCouplingCamerasKernel(
   if (c >= num_cameras) {
     return;  // No barrier follows.
   }
-  cameras[c].state[e] =
-      e < Camera::kState
-          ? reinterpret_cast<const T*>(source.cameras + c)[e]
-          : T(0);
+  cameras[c].state[e] = e < Camera::kState
+                            ? reinterpret_cast<const T*>(source.cameras + c)[e]
+                            : T(0);
   int begin = kBalLocalCameraDim;
   int end = 0;
   for (int row = 0; e < C && row < kBalLocalCameraDim; ++row) {
@@ -647,8 +646,7 @@ __device__ __forceinline__ void StoreBlock(
 #pragma unroll
       for (int b = 0; kLanes * b < C; ++b) {
         if (first + kLanes * b < C) {
-          StoreElement(
-              p, block, i, j, column, first + kLanes * b, -values[b]);
+          StoreElement(p, block, i, j, column, first + kLanes * b, -values[b]);
         }
       }
     }
@@ -710,9 +708,8 @@ __device__ __forceinline__ void StoreZerosBefore(const Params& p,
                                                  int32_t i,
                                                  int32_t j) {
   const int32_t* const begin = p.unknowns.begin;
-  const int32_t before = block == p.couplings.row_begin[i]
-                             ? 0
-                             : p.couplings.column[block - 1] + 1;
+  const int32_t before =
+      block == p.couplings.row_begin[i] ? 0 : p.couplings.column[block - 1] + 1;
   if (before < j) {
     StoreZeros(p.target, begin[i], begin[i + 1], begin[before], begin[j]);
   }
@@ -735,12 +732,11 @@ inline constexpr int kMinCouplingBlocks =
                                                                          : 5;
 
 // The sums of chunks of blocks of more than chunk_size() couplings, to partial,
-// F * F each, and all other blocks of S, with the zeros between blocks where S is
-// dense.
-// Mapping: one warp per chunk or block. Order: SumCouplings.
-// Traffic per coupling, in sectors; stored: 8 B and two records, except parts
-// of each (384 B of 480 at 9 columns in double); recomputed: 4 B of id, a point
-// and its Vi, and with scaled rows 8 B.
+// F * F each, and all other blocks of S, with the zeros between blocks where S
+// is dense. Mapping: one warp per chunk or block. Order: SumCouplings. Traffic
+// per coupling, in sectors; stored: 8 B and two records, except parts of each
+// (384 B of 480 at 9 columns in double); recomputed: 4 B of id, a point and its
+// Vi, and with scaled rows 8 B.
 template <typename Source, BlockLayout kLayout>
 __global__ void __launch_bounds__(
     kWarpSize* CouplingStage<typename CameraCoordinates<Source>::Local>::kWarps,
@@ -817,8 +813,8 @@ __global__ void __launch_bounds__(
   if (couplings.chunk[task].begin != begin) {
     return;  // As above.
   }
-  const int64_t num_chunks =
-      CeilDivide(couplings.coupling_begin[block + 1] - begin, couplings.chunk_size());
+  const int64_t num_chunks = CeilDivide(
+      couplings.coupling_begin[block + 1] - begin, couplings.chunk_size());
   Stage* const stage = &stages[warp];
   for (int q = static_cast<int>(threadIdx.x) % kWarpSize; q < F * F;
        q += kWarpSize) {
@@ -874,10 +870,9 @@ Status RecordForCouplings(const SchurComplementParams<Source, kLayout>& params,
     CERES_EXT_RETURN_IF_ERROR(Launch(
         "RecordCouplingCameras",
         RecordCouplingCamerasKernel<Source>,
-        CeilDivide(int64_t{CouplingCamera<T>::kMaxColumns} * index.num_cameras,
-                   kPointBlock),
-        kPointBlock,
-        0,
+        {CeilDivide(int64_t{CouplingCamera<T>::kMaxColumns} * index.num_cameras,
+                    kPointBlock),
+         kPointBlock},
         machine->stream(),
         params.jacobian,
         index.num_cameras,
@@ -888,9 +883,7 @@ Status RecordForCouplings(const SchurComplementParams<Source, kLayout>& params,
     *records = points;
     return Launch("RecordCouplingPoints",
                   RecordCouplingPointsKernel<Source, kLayout>,
-                  CeilDivide(index.num_points, kPointBlock),
-                  kPointBlock,
-                  0,
+                  {CeilDivide(index.num_points, kPointBlock), kPointBlock},
                   machine->stream(),
                   params,
                   points);
@@ -899,14 +892,13 @@ Status RecordForCouplings(const SchurComplementParams<Source, kLayout>& params,
         CouplingRecord<typename Source::Value, typename Source::Shape>*>(
         params.scratch);
     *records = observations;
-    return Launch("RecordObservations",
-                  RecordObservationsKernel<Source, kLayout>,
-                  CeilDivide(index.num_observations, kRecordBlock),
-                  kRecordBlock,
-                  0,
-                  machine->stream(),
-                  params,
-                  observations);
+    return Launch(
+        "RecordObservations",
+        RecordObservationsKernel<Source, kLayout>,
+        {CeilDivide(index.num_observations, kRecordBlock), kRecordBlock},
+        machine->stream(),
+        params,
+        observations);
   }
 }
 
@@ -939,28 +931,29 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
       RecordForCouplings(params, machine, &records, &cameras));
   double* const partial = reinterpret_cast<double*>(
       params.scratch + Scratch::kRecord * index.num_observations);
-  CERES_EXT_RETURN_IF_ERROR(
-      Launch("CouplingBlocks",
-             CouplingBlocksKernel<Source, kLayout>,
-             CeilDivide(couplings.num_chunks + couplings.num_blocks,
-                        Stage::kWarps),
-             kWarpSize * Stage::kWarps,
-             0,
-             machine->stream(),
-             params,
-             records,
-             cameras,
-             partial));
+  CERES_EXT_RETURN_IF_ERROR(Launch(
+      "CouplingBlocks",
+      CouplingBlocksKernel<Source, kLayout>,
+      {CeilDivide(couplings.num_chunks + couplings.num_blocks, Stage::kWarps),
+       kWarpSize * Stage::kWarps},
+      machine->stream(),
+      params,
+      records,
+      cameras,
+      partial));
   return Launch("FinishLongBlocks",
                 FinishLongBlocksKernel<Source, kLayout>,
-                CeilDivide(couplings.num_chunks, Stage::kWarps),
-                kWarpSize * Stage::kWarps,
-                0,
+                {CeilDivide(couplings.num_chunks, Stage::kWarps),
+                 kWarpSize * Stage::kWarps},
                 machine->stream(),
                 params,
                 cameras,
                 static_cast<const double*>(partial));
 }
+
+#define CERES_EXT_INSTANTIATE(...) \
+  template Status Run(             \
+      const SchurComplementParams<__VA_ARGS__, kDeviceLayout>&, CudaMachine*);
 
 }  // namespace ceres_ext::kernels
 

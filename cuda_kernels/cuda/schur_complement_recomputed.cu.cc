@@ -5,12 +5,6 @@
 
 namespace ceres_ext::kernels {
 
-#define CERES_EXT_INSTANTIATE(...)                                 \
-  template Status Run(                                             \
-      const SchurComplementParams<RecomputedJacobian<__VA_ARGS__>, \
-                                  kDeviceLayout>&,                 \
-      CudaMachine*);
-CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_INSTANTIATE)
-#undef CERES_EXT_INSTANTIATE
+CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_INSTANTIATE_RECOMPUTED)
 
 }  // namespace ceres_ext::kernels

@@ -83,6 +83,18 @@ Status Run(const LeftMultiplyParams<Source>& params, CudaMachine* machine) {
       params.index, params.jacobian, nullptr, operands, terms, machine);
 }
 
+// These operations of a source.
+#define CERES_EXT_INSTANTIATE_PRODUCTS(...)                             \
+  template Status Run(                                                  \
+      const SchurProductImplicitWParams<__VA_ARGS__, kDeviceLayout>&,   \
+      CudaMachine*);                                                    \
+  template Status Run(                                                  \
+      const BackSubstituteImplicitWParams<__VA_ARGS__, kDeviceLayout>&, \
+      CudaMachine*);                                                    \
+  template Status Run(const NormalProductImplicitWParams<__VA_ARGS__>&, \
+                      CudaMachine*);                                    \
+  template Status Run(const LeftMultiplyParams<__VA_ARGS__>&, CudaMachine*);
+
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_CUDA_SCHUR_PRODUCTS_IMPL_CUH_

@@ -6,22 +6,7 @@
 
 namespace ceres_ext::kernels {
 
-#define CERES_EXT_INSTANTIATE(...)                                          \
-  template Status Run(                                                      \
-      const SchurProductImplicitWParams<RecomputedJacobian<__VA_ARGS__>,    \
-                                        kDeviceLayout>&,                    \
-      CudaMachine*);                                                        \
-  template Status Run(                                                      \
-      const BackSubstituteImplicitWParams<RecomputedJacobian<__VA_ARGS__>,  \
-                                          kDeviceLayout>&,                  \
-      CudaMachine*);                                                        \
-  template Status Run(                                                      \
-      const NormalProductImplicitWParams<RecomputedJacobian<__VA_ARGS__>>&, \
-      CudaMachine*);                                                        \
-  template Status Run(                                                      \
-      const LeftMultiplyParams<RecomputedJacobian<__VA_ARGS__>>&,           \
-      CudaMachine*);
-CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_INSTANTIATE)
-#undef CERES_EXT_INSTANTIATE
+#define CERES_EXT_INSTANTIATE CERES_EXT_INSTANTIATE_PRODUCTS
+CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_INSTANTIATE_RECOMPUTED)
 
 }  // namespace ceres_ext::kernels

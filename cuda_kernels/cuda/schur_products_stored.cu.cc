@@ -6,27 +6,7 @@
 
 namespace ceres_ext::kernels {
 
-#define CERES_EXT_INSTANTIATE(T, C)                                        \
-  template Status Run(const SchurProductImplicitWParams<                   \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,   \
-                          kDeviceLayout>&,                                 \
-                      CudaMachine*);                                       \
-  template Status Run(const BackSubstituteImplicitWParams<                 \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>,   \
-                          kDeviceLayout>&,                                 \
-                      CudaMachine*);                                       \
-  template Status Run(const NormalProductImplicitWParams<                  \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
-                      CudaMachine*);                                       \
-  template Status Run(const LeftMultiplyParams<                            \
-                          StoredJacobian<T, BalShape<C>, kDeviceLayout>>&, \
-                      CudaMachine*);
-
-#define CERES_EXT_INSTANTIATE_STORED(C) \
-  CERES_EXT_INSTANTIATE(double, C)      \
-  CERES_EXT_INSTANTIATE(float, C)
-CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
-#undef CERES_EXT_INSTANTIATE_STORED
-#undef CERES_EXT_INSTANTIATE
+#define CERES_EXT_INSTANTIATE CERES_EXT_INSTANTIATE_PRODUCTS
+CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_DEVICE_STORED)
 
 }  // namespace ceres_ext::kernels

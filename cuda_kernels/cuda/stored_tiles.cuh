@@ -18,17 +18,17 @@
 namespace ceres_ext::kernels {
 
 inline constexpr int kStoredBlock = 256;
-// Thread blocks per multiprocessor that registers are limited for. Three instead
-// of two in double: 5 to 20 % off all operations on tiles, although the products
-// with S and J'J spill 100 to 150 B (docs/measurements/gpu.md).
-// Above 10 columns, where the blocks of a row alone are 72 registers and more,
-// two and three.
+// Thread blocks per multiprocessor that registers are limited for. Three
+// instead of two in double: 5 to 20 % off all operations on tiles, although the
+// products with S and J'J spill 100 to 150 B (docs/measurements/gpu.md). Above
+// 10 columns, where the blocks of a row alone are 72 registers and more, two
+// and three.
 template <typename T, int F>
-inline constexpr int kStoredMinBlocks =
-    (sizeof(T) == sizeof(double) ? 3 : 4) - (F > 10 ? 1 : 0);
+inline constexpr int kStoredMinBlocks = (sizeof(T) == sizeof(double) ? 3 : 4) -
+                                        (F > 10 ? 1 : 0);
 
-// Values from one vector of F in shared memory to the next: odd, so that threads
-// of a warp find theirs in different banks.
+// Values from one vector of F in shared memory to the next: odd, so that
+// threads of a warp find theirs in different banks.
 template <int F>
 inline constexpr int kSharedStride = F | 1;
 
@@ -244,6 +244,68 @@ __device__ void StoredLongTile(const StoredTileParams<Blocks>& p,
   }
 }
 
+// The memory that the threads of a tile share.
+template <typename T>
+struct StoredTileMemory {
+  double* v_inverse;  // packed
+  T* motions;         // E per point
+  T* camera_vectors;  // F per camera
+  int* point_first;
+  int* camera_first;
+};
+
+// Fills it with all that later phases read of main memory.
+template <int kMode, typename Blocks>
+__device__ __forceinline__ void LoadTile(
+    const StoredTileParams<Blocks>& p,
+    const TileHeader& header,
+    const StoredTileMemory<typename Blocks::Value>& memory) {
+  using T = typename Blocks::Value;
+  using Shape = typename Blocks::Shape;
+  constexpr int E = Shape::kE;
+  constexpr int C = Shape::kF;
+  constexpr int kStride = kSharedStride<C>;
+  const TileIndexRef& tiles = p.tiles;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int32_t point_begin = header.point_begin;
+  const int num_points = header.num_points;
+  const int64_t begin = header.observation_begin;
+  if constexpr ((kMode & kEliminate) != 0) {
+    for (int i = thread; i < Shape::kPackedE * num_points; i += kStoredBlock) {
+      const int e = i / num_points;
+      memory.v_inverse[i] =
+          p.operands.v_inverse(int64_t{point_begin} + (i - e * num_points), e);
+    }
+  }
+  for (int i = thread; i <= num_points; i += kStoredBlock) {
+    memory.point_first[i] = static_cast<int>(
+        p.operands.point_begin[int64_t{point_begin} + i] - begin);
+  }
+  if constexpr ((kMode & kCameraOut) != 0) {
+    // Every tile camera is one segment here, the last one ends with the tile.
+    for (int i = thread; i <= header.num_cameras; i += kStoredBlock) {
+      memory.camera_first[i] =
+          tiles.segment[header.segment_begin + i].slot_begin -
+          header.observation_begin;
+    }
+  }
+  const int num_camera_values = C * header.num_cameras;
+  if constexpr ((kMode & kUseCamera) != 0) {
+    for (int i = thread; i < num_camera_values; i += kStoredBlock) {
+      memory.camera_vectors[i + i / C * (kStride - C)] = static_cast<T>(
+          p.camera_p[int64_t{C} *
+                         tiles.tile_camera_id[header.camera_begin + i / C] +
+                     i % C]);
+    }
+  }
+  if constexpr ((kMode & kUsePoint) != 0) {
+    for (int i = thread; i < E * num_points; i += kStoredBlock) {
+      memory.motions[i] =
+          static_cast<T>(p.operands.point_x[int64_t{E} * point_begin + i]);
+    }
+  }
+}
+
 // Inputs, outputs: StoredTileParams; partial gets Jc' y, one row per tile
 // camera.
 // Mapping: one block per tile, one thread per observation in point order, which
@@ -292,48 +354,19 @@ __global__ void __launch_bounds__(kStoredBlock, Blocks::kMinBlocks)
   }
 
   // All that later phases ask of memory is asked for now.
-  double* const v_inverse = reinterpret_cast<double*>(shared);  // packed
+  double* const v_inverse = reinterpret_cast<double*>(shared);
   T* const vectors = reinterpret_cast<T*>(
       v_inverse +
       ((kMode & kEliminate) != 0 ? Shape::kPackedE * tiles.max_points : 0));
-  T* const motions = vectors + kStride * kStoredBlock;       // E per point
-  T* const camera_vectors = motions + E * tiles.max_points;  // F per camera
+  T* const motions = vectors + kStride * kStoredBlock;
+  T* const camera_vectors = motions + E * tiles.max_points;
   int* const point_first = reinterpret_cast<int*>(
       camera_vectors +
       ((kMode & kUseCamera) != 0 ? kStride * tiles.max_tile_cameras : 0));
   int* const camera_first = point_first + tiles.max_points + 1;
-  if constexpr ((kMode & kEliminate) != 0) {
-    for (int i = thread; i < Shape::kPackedE * num_points; i += kStoredBlock) {
-      const int e = i / num_points;
-      v_inverse[i] =
-          p.operands.v_inverse(int64_t{point_begin} + (i - e * num_points), e);
-    }
-  }
-  for (int i = thread; i <= num_points; i += kStoredBlock) {
-    point_first[i] = static_cast<int>(
-        p.operands.point_begin[int64_t{point_begin} + i] - begin);
-  }
-  if constexpr ((kMode & kCameraOut) != 0) {
-    // Every tile camera is one segment here, the last one ends with the tile.
-    for (int i = thread; i <= header.num_cameras; i += kStoredBlock) {
-      camera_first[i] = tiles.segment[header.segment_begin + i].slot_begin -
-                        header.observation_begin;
-    }
-  }
-  const int num_camera_values = C * (camera_end - camera_begin);
-  if constexpr ((kMode & kUseCamera) != 0) {
-    for (int i = thread; i < num_camera_values; i += kStoredBlock) {
-      camera_vectors[i + i / C * (kStride - C)] = static_cast<T>(
-          p.camera_p[int64_t{C} * tiles.tile_camera_id[camera_begin + i / C] +
-                     i % C]);
-    }
-  }
-  if constexpr ((kMode & kUsePoint) != 0) {
-    for (int i = thread; i < E * num_points; i += kStoredBlock) {
-      motions[i] =
-          static_cast<T>(p.operands.point_x[int64_t{E} * point_begin + i]);
-    }
-  }
+  const StoredTileMemory<T> memory{
+      v_inverse, motions, camera_vectors, point_first, camera_first};
+  LoadTile<kMode>(p, header, memory);
   if constexpr ((kMode & (kUseCamera | kUsePoint)) != 0) {
     __syncthreads();  // Camera and point vectors are read by many threads.
   }
@@ -386,6 +419,7 @@ __global__ void __launch_bounds__(kStoredBlock, Blocks::kMinBlocks)
       }
     }
     __syncthreads();  // A camera's observations belong to several threads.
+    const int num_camera_values = C * header.num_cameras;
     for (int i = thread; i < num_camera_values; i += kStoredBlock) {
       const int last = camera_first[i / C + 1];
       double sum = 0.0;
@@ -404,9 +438,7 @@ Status LaunchTiles(const StoredTileParams<Blocks>& params,
                    CudaMachine* machine) {
   return Launch("StoredTile",
                 StoredTileKernel<Blocks, kMode>,
-                params.tiles.num_tiles,
-                kStoredBlock,
-                num_bytes,
+                {params.tiles.num_tiles, kStoredBlock, num_bytes},
                 machine->stream(),
                 params);
 }

@@ -124,23 +124,21 @@ Status RunOnDevice(const char* name, const P& params, CudaMachine* machine) {
   if constexpr (HasTerm<P>::value) {
     return Launch(name,
                   SumKernel<P>,
-                  NumSumBlocks(n),
-                  kVectorBlock,
-                  0,
+                  {NumSumBlocks(n), kVectorBlock},
                   machine->stream(),
                   params,
                   n,
                   machine->sum_partial(),
                   machine->sum_ticket());
   } else {
-    return Launch(name,
-                  ApplyKernel<P>,
-                  std::min<int64_t>(kMaxSumBlocks, CeilDivide(n, kVectorBlock)),
-                  kVectorBlock,
-                  0,
-                  machine->stream(),
-                  params,
-                  n);
+    return Launch(
+        name,
+        ApplyKernel<P>,
+        {std::min<int64_t>(kMaxSumBlocks, CeilDivide(n, kVectorBlock)),
+         kVectorBlock},
+        machine->stream(),
+        params,
+        n);
   }
 }
 
@@ -165,9 +163,7 @@ Status RunInOrder(CudaMachine* machine, const P&... params) {
   if (((NumSumBlocks(params.n) == 1) && ...)) {
     return Launch("RunInOrder",
                   InOrderKernel<P...>,
-                  1,
-                  kVectorBlock,
-                  0,
+                  {1, kVectorBlock},
                   machine->stream(),
                   params...);
   }
@@ -328,21 +324,17 @@ CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_RUN_COPY)
 #undef CERES_EXT_RUN_COPY
 // Stored blocks: ops/views.h, ops/robust_losses.h, ops/schur_terms.h,
 // ops/coarse_space.h
-#define CERES_EXT_RUN_ROWS(T, C)                                               \
-  CERES_EXT_RUN(                                                               \
-      BlockSumParams<                                                          \
-          SharedSchurBlocks<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>)   \
-  CERES_EXT_RUN(                                                               \
-      BlockSumParams<                                                          \
-          SharedSchurBlocks<StoredJacobian<T, BalShape<C>, kDeviceLayout>,     \
-                            true>>)                                            \
-  CERES_EXT_RUN(                                                               \
-      BlockSumParams<PairSums<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>) \
-  CERES_EXT_RUN(RowPairsParams<StoredJacobian<T, BalShape<C>, kDeviceLayout>>) \
-  CERES_EXT_RUN(BlockSumParams<                                                \
-                CrossingSums<StoredJacobian<T, BalShape<C>, kDeviceLayout>>>)  \
-  CERES_EXT_RUN(PackRowsParams<T, BalShape<C>, kDeviceLayout>)                 \
-  CERES_EXT_RUN_COARSE(StoredJacobian<T, BalShape<C>, kDeviceLayout>)          \
+#define CERES_EXT_INSTANTIATE(...)                                    \
+  CERES_EXT_RUN(BlockSumParams<SharedSchurBlocks<__VA_ARGS__>>)       \
+  CERES_EXT_RUN(BlockSumParams<SharedSchurBlocks<__VA_ARGS__, true>>) \
+  CERES_EXT_RUN(BlockSumParams<PairSums<__VA_ARGS__>>)                \
+  CERES_EXT_RUN(RowPairsParams<__VA_ARGS__>)                          \
+  CERES_EXT_RUN(BlockSumParams<CrossingSums<__VA_ARGS__>>)            \
+  CERES_EXT_RUN_COARSE(__VA_ARGS__)
+CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_DEVICE_STORED)
+#undef CERES_EXT_INSTANTIATE
+#define CERES_EXT_RUN_ROWS(T, C)                               \
+  CERES_EXT_RUN(PackRowsParams<T, BalShape<C>, kDeviceLayout>) \
   CERES_EXT_RUN(ScaleColumnsParams<T, BalShape<C>, kDeviceLayout>)
 #define CERES_EXT_RUN_STORED(C) \
   CERES_EXT_RUN_ROWS(double, C) \

@@ -142,16 +142,7 @@ Status Run(const SquaredColumnNormsParams<Source>& params,
   template Status Run(const RightMultiplyParams<__VA_ARGS__>&, HostMachine*); \
   template Status Run(const LeftMultiplyParams<__VA_ARGS__>&, HostMachine*);  \
   template Status Run(const SquaredColumnNormsParams<__VA_ARGS__>&,           \
-                      HostMachine*)
-
-#define CERES_EXT_INSTANTIATE_STORED(C)                                    \
-  CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<C>, kHostLayout>); \
-  CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<C>, kHostLayout>);
-CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_STORED)
-#undef CERES_EXT_INSTANTIATE_STORED
-CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9>);
-CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10>);
-CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 9, true>);
-CERES_EXT_INSTANTIATE(RecomputedJacobian<double, 10, true>);
+                      HostMachine*);
+CERES_EXT_INSTANTIATE_ON_HOST()
 
 }  // namespace ceres_ext::kernels

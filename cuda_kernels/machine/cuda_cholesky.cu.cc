@@ -64,21 +64,20 @@ __global__ void __launch_bounds__(kBlock)
 
 // y = x
 template <typename From, typename To>
-__global__ void __launch_bounds__(kBlock)
-    CastVector(int64_t n, const From* x, To* y) {
-  const int64_t i = int64_t{blockIdx.x} * kBlock + threadIdx.x;
-  if (i < n) {
+Status CastVector(int64_t n, const From* x, To* y, cudaStream_t stream) {
+  return ForEach("CastVector", n, stream, [=] __device__(int64_t i) {
     y[i] = static_cast<To>(x[i]);
-  }
+  });
 }
 
 // y += x
-__global__ void __launch_bounds__(kBlock)
-    AddFloatVector(int64_t n, const float* x, double* y) {
-  const int64_t i = int64_t{blockIdx.x} * kBlock + threadIdx.x;
-  if (i < n) {
+Status AddFloatVector(int64_t n,
+                      const float* x,
+                      double* y,
+                      cudaStream_t stream) {
+  return ForEach("AddFloatVector", n, stream, [=] __device__(int64_t i) {
     y[i] += static_cast<double>(x[i]);
-  }
+  });
 }
 
 // A tile of a matrix that a block of threads has at a time.
@@ -216,27 +215,17 @@ Status MultiplyBatched(const CublasFunctions* cublas,
 // one: L_ij is not finite or, of an infinite L_jj, that one. The least of
 // integers is the same in every order, so that an atomic does no harm.
 template <typename T>
-__global__ void __launch_bounds__(kBlock) FindBadDiagonal(int64_t n,
-                                                          int64_t stride,
-                                                          const T* factor,
-                                                          int32_t* first) {
-  const int64_t i = int64_t{blockIdx.x} * kBlock + threadIdx.x;
-  if (i < n) {
+Status FindBadDiagonal(int64_t n,
+                       int64_t stride,
+                       const T* factor,
+                       int32_t* first,
+                       cudaStream_t stream) {
+  return ForEach("FindBadDiagonal", n, stream, [=] __device__(int64_t i) {
     const T x = factor[i * stride + i];
     if (!(x > T(0) && x < static_cast<T>(INFINITY))) {
       atomicMin(first, static_cast<int32_t>(i + 1));
     }
-  }
-}
-
-template <typename... Parameters, typename... Arguments>
-Status LaunchForEach(const char* name,
-                     void (*kernel)(int64_t, Parameters...),
-                     int64_t n,
-                     cudaStream_t stream,
-                     Arguments... arguments) {
-  return Launch(
-      name, kernel, CeilDivide(n, kBlock), kBlock, 0, stream, n, arguments...);
+  });
 }
 
 // Nothing is held for a size that is 0.
@@ -460,9 +449,7 @@ Status CudaDenseCholesky::QueueFactorization(double* a) {
   if (is_float) {
     CERES_EXT_RETURN_IF_ERROR(Launch("CastLowerTriangle",
                                      CastLowerTriangle,
-                                     n_,
-                                     kBlock,
-                                     0,
+                                     {n_, kBlock},
                                      stream,
                                      n_,
                                      stride,
@@ -497,20 +484,10 @@ Status CudaDenseCholesky::QueueFactorization(double* a) {
                    static_cast<size_t>(host_workspace_.size()),
                    info);
   }
-  CERES_EXT_RETURN_IF_ERROR(is_float ? LaunchForEach("FindBadDiagonal",
-                                                     FindBadDiagonal<float>,
-                                                     n_,
-                                                     stream,
-                                                     stride,
-                                                     float_factor_.data(),
-                                                     bad_diagonal)
-                                     : LaunchForEach("FindBadDiagonal",
-                                                     FindBadDiagonal<double>,
-                                                     n_,
-                                                     stream,
-                                                     stride,
-                                                     a,
-                                                     bad_diagonal));
+  CERES_EXT_RETURN_IF_ERROR(
+      is_float ? FindBadDiagonal(
+                     n_, stride, float_factor_.data(), bad_diagonal, stream)
+               : FindBadDiagonal(n_, stride, a, bad_diagonal, stream));
   has_factor_ = true;  // So far as is known.
   return {};
 }
@@ -671,17 +648,13 @@ Status CudaDenseCholesky::InvertFactor(double* work) {
   };
   CERES_EXT_RETURN_IF_ERROR(Launch("ZeroUpperTriangle",
                                    ZeroUpperTriangle,
-                                   n_,
-                                   kBlock,
-                                   0,
+                                   {n_, kBlock},
                                    stream,
                                    stride,
                                    a_));
   CERES_EXT_RETURN_IF_ERROR(Launch("InvertTiles",
                                    InvertTiles,
-                                   CeilDivide(n_, kTile),
-                                   kTile,
-                                   0,
+                                   {CeilDivide(n_, kTile), kTile},
                                    stream,
                                    n_,
                                    stride,
@@ -780,9 +753,8 @@ Status CudaDenseCholesky::MultiplyFactors(double* work) {
     CERES_EXT_RETURN_IF_ERROR(
         Launch("CopySymmetric",
                CopySymmetric,
-               CeilDivide(rows, kTile) * CeilDivide(columns, kTile),
-               kTile * kTileRows,
-               0,
+               {CeilDivide(rows, kTile) * CeilDivide(columns, kTile),
+                kTile * kTileRows},
                machine_->stream(),
                rows,
                columns,
@@ -819,19 +791,9 @@ Status CudaDenseCholesky::SolveMixed(const double* b, double* x) {
     CERES_EXT_RETURN_IF_ERROR(context->CopyOnDevice(rhs_.data(), b, num_bytes));
     b = rhs_.data();
   }
-  CERES_EXT_RETURN_IF_ERROR(LaunchForEach("CastVector",
-                                          CastVector<double, float>,
-                                          n_,
-                                          stream,
-                                          b,
-                                          correction_.data()));
+  CERES_EXT_RETURN_IF_ERROR(CastVector(n_, b, correction_.data(), stream));
   CERES_EXT_RETURN_IF_ERROR(SolveInPlace(correction_.data()));
-  CERES_EXT_RETURN_IF_ERROR(LaunchForEach("CastVector",
-                                          CastVector<float, double>,
-                                          n_,
-                                          stream,
-                                          correction_.data(),
-                                          x));
+  CERES_EXT_RETURN_IF_ERROR(CastVector(n_, correction_.data(), x, stream));
   if (!refines()) {
     return {};
   }
@@ -855,15 +817,11 @@ Status CudaDenseCholesky::SolveMixed(const double* b, double* x) {
                    &one,
                    residual_.data(),
                    1);
-    CERES_EXT_RETURN_IF_ERROR(LaunchForEach("CastVector",
-                                            CastVector<double, float>,
-                                            n_,
-                                            stream,
-                                            residual_.data(),
-                                            correction_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        CastVector(n_, residual_.data(), correction_.data(), stream));
     CERES_EXT_RETURN_IF_ERROR(SolveInPlace(correction_.data()));
-    CERES_EXT_RETURN_IF_ERROR(LaunchForEach(
-        "AddFloatVector", AddFloatVector, n_, stream, correction_.data(), x));
+    CERES_EXT_RETURN_IF_ERROR(
+        AddFloatVector(n_, correction_.data(), x, stream));
   }
   return {};
 }

@@ -164,9 +164,7 @@ Status LaunchClusters(const char* name,
   if (is_plain) {
     return Launch(name,
                   kernel,
-                  num_clusters,
-                  block_size,
-                  shared_bytes,
+                  {num_clusters, block_size, shared_bytes},
                   stream,
                   arguments...);
   }

@@ -62,7 +62,7 @@ Status CudaGraph::TryRecordLoop(const Queue& queue, const PcgScalars* scalars) {
   Status status = queue();
   if (status.ok()) {
     status = kernels::Launch(
-        "LoopEnd", LoopEndKernel, 1, 1, 0, nullptr, loop, scalars);
+        "LoopEnd", LoopEndKernel, {1, 1}, nullptr, loop, scalars);
   }
   CurrentGraphRecording() = nullptr;
   CERES_EXT_RETURN_IF_ERROR(status);

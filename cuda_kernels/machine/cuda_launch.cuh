@@ -129,36 +129,42 @@ CERES_EXT_HOST_DEVICE inline int64_t CeilDivide(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Queues, records or buffers (cuda_launch_buffer.h) kernel<<<num_blocks,
-// block_size, shared_bytes, stream>>>(args...). The result of the launch itself
+// Blocks, threads of each, and bytes of its dynamic shared memory.
+struct LaunchGrid {
+  int64_t num_blocks;
+  int64_t block_size;
+  int64_t shared_bytes = 0;
+};
+
+// Queues, records or buffers (cuda_launch_buffer.h) kernel<<<grid,
+// stream>>>(args...). The result of the launch itself
 // is checked, and not CUDA's last error, which may belong to the caller. An
 // empty grid is not launched and is not an error. Shared memory beyond 48 KB,
 // what the kernel declares itself included, is allowed here.
 template <typename... Parameters, typename... Arguments>
 Status Launch(const char* name,
               void (*kernel)(Parameters...),
-              int64_t num_blocks,
-              int block_size,
-              int64_t shared_bytes,
+              const LaunchGrid& size,
               cudaStream_t stream,
               Arguments... arguments) {
-  if (num_blocks <= 0 || IsCountingMemory()) {
+  if (size.num_blocks <= 0 || IsCountingMemory()) {
     return Status();
   }
-  if (num_blocks > 0x7fffffff) {
+  if (size.num_blocks > 0x7fffffff) {
     return Status(StatusCode::kUnsupported,
                   std::string(name) + " needs more than 2^31 - 1 blocks.");
   }
 #ifdef __CUDACC__
   cudaError_t error = cudaSuccess;
   constexpr int64_t kMostDeclared = 8 * 1024;
-  if (shared_bytes > 48 * 1024 - kMostDeclared) {
+  if (size.shared_bytes > 48 * 1024 - kMostDeclared) {
     error = AllowSharedMemory(reinterpret_cast<const void*>(kernel));
   }
   if (error == cudaSuccess) {
     GraphRecording* const recording = CurrentGraphRecording();
-    const dim3 grid(static_cast<unsigned>(num_blocks));
-    const dim3 block(static_cast<unsigned>(block_size));
+    const dim3 grid(static_cast<unsigned>(size.num_blocks));
+    const dim3 block(static_cast<unsigned>(size.block_size));
+    const auto shared_bytes = static_cast<unsigned>(size.shared_bytes);
     // Values of the types that the kernel has; CUDA copies them.
     std::tuple<Parameters...> values(arguments...);
     LaunchBuffer* const buffer = CurrentLaunchBuffer();
@@ -172,7 +178,7 @@ Status Launch(const char* name,
                                       reinterpret_cast<const void*>(kernel),
                                       grid.x,
                                       block.x,
-                                      static_cast<unsigned>(shared_bytes)},
+                                      shared_bytes},
                                      static_cast<int>(sizeof...(value)),
                                      pointers,
                                      sizes);
@@ -187,14 +193,14 @@ Status Launch(const char* name,
                                     grid,
                                     block,
                                     pointers,
-                                    static_cast<size_t>(shared_bytes),
+                                    shared_bytes,
                                     stream);
           }
           cudaKernelNodeParams node = {};
           node.func = reinterpret_cast<void*>(kernel);
           node.gridDim = grid;
           node.blockDim = block;
-          node.sharedMemBytes = static_cast<unsigned>(shared_bytes);
+          node.sharedMemBytes = shared_bytes;
           node.kernelParams = pointers;
           const cudaGraphNode_t previous = recording->last;
           return cudaGraphAddKernelNode(&recording->last,
@@ -207,8 +213,11 @@ Status Launch(const char* name,
   }
 #else
   static_cast<void>(stream);
-  const cudaError_t error = ::emulation::Launch(
-      num_blocks, block_size, shared_bytes, [&] { kernel(arguments...); });
+  const cudaError_t error =
+      ::emulation::Launch(size.num_blocks,
+                          static_cast<int>(size.block_size),
+                          size.shared_bytes,
+                          [&] { kernel(arguments...); });
 #endif
   return error == cudaSuccess
              ? Status()
@@ -234,9 +243,7 @@ Status ForEach(const char* name,
                const Function& function) {
   return Launch(name,
                 ForEachKernel<Function>,
-                CeilDivide(n, kForEachBlock),
-                kForEachBlock,
-                0,
+                {CeilDivide(n, kForEachBlock), kForEachBlock},
                 stream,
                 n,
                 function);
@@ -256,9 +263,7 @@ Status ForEachBlock(const char* name,
                     const Function& function) {
   return Launch(name,
                 ForEachBlockKernel<Function>,
-                num_blocks,
-                kForEachBlock,
-                0,
+                {num_blocks, kForEachBlock},
                 stream,
                 function);
 }
@@ -271,7 +276,7 @@ __global__ void SetValueKernel(T* at, T value) {
 // Queues *at = value.
 template <typename T>
 Status SetValue(const char* name, T* at, T value, cudaStream_t stream) {
-  return Launch(name, SetValueKernel<T>, 1, 1, 0, stream, at, value);
+  return Launch(name, SetValueKernel<T>, {1, 1}, stream, at, value);
 }
 
 // Asks for the cache line of *p; no register waits for it.

@@ -116,9 +116,7 @@ __global__ void __launch_bounds__(kBlockSize)
 Status QueuePeerSum(const PeerSumParams& params, CudaContext* context) {
   return Launch("PeerSum",
                 PeerSumKernel,
-                params.num_blocks,
-                kBlockSize,
-                0,
+                {params.num_blocks, kBlockSize},
                 context->stream(),
                 params);
 }

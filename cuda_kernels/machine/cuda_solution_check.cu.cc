@@ -28,22 +28,6 @@ __device__ __forceinline__ double Sign(int64_t i) {
   return ((h ^ (h >> 16)) & 1u) == 0 ? 1.0 : -1.0;
 }
 
-// v_i = s_i / sqrt(a_ii), thread i.
-__global__ void __launch_bounds__(kCheckBlock)
-    DenseProbe(int64_t n, int64_t stride, const double* a, double* v) {
-  const int64_t i = int64_t{blockIdx.x} * kCheckBlock + threadIdx.x;
-  if (i < n) {
-    v[i] = Sign(i) / sqrt(a[i * stride + i]);
-  }
-}
-__global__ void __launch_bounds__(kCheckBlock) SparseProbe(
-    int64_t n, const int64_t* row_begin, const double* values, double* v) {
-  const int64_t i = int64_t{blockIdx.x} * kCheckBlock + threadIdx.x;
-  if (i < n) {
-    v[i] = Sign(i) / sqrt(values[row_begin[i + 1] - 1]);
-  }
-}
-
 // w = A v of the lower triangle of A, column-major. A block has 32 rows. Lane l
 // of warp k sums elements k, k + 32, ... of row l up to the diagonal; the warps
 // meet; and warp k sums what is below the diagonal of column k, which is row k
@@ -219,50 +203,37 @@ void CudaSolutionCheck::Release() {
   product_.Release();
 }
 
+// v_i = s_i / sqrt(a_ii)
 Status CudaSolutionCheck::QueueDenseMatrix(int64_t stride, const double* a) {
-  CERES_EXT_RETURN_IF_ERROR(Launch("DenseProbe",
-                                   DenseProbe,
-                                   CeilDivide(n_, kCheckBlock),
-                                   kCheckBlock,
-                                   0,
-                                   machine_->stream(),
-                                   n_,
-                                   stride,
-                                   a,
-                                   v_.data()));
+  double* const v = v_.data();
+  CERES_EXT_RETURN_IF_ERROR(
+      ForEach("DenseProbe", n_, machine_->stream(), [=] __device__(int64_t i) {
+        v[i] = Sign(i) / sqrt(a[i * stride + i]);
+      }));
   return Launch("DenseProduct",
                 DenseProduct,
-                CeilDivide(n_, kWarpSize),
-                kWideBlock,
-                0,
+                {CeilDivide(n_, kWarpSize), kWideBlock},
                 machine_->stream(),
                 n_,
                 stride,
                 a,
-                v_.data(),
+                v,
                 product_.data());
 }
 
 Status CudaSolutionCheck::QueueSparseMatrix(const int64_t* row_begin,
                                             const double* values) {
-  return Launch("SparseProbe",
-                SparseProbe,
-                CeilDivide(n_, kCheckBlock),
-                kCheckBlock,
-                0,
-                machine_->stream(),
-                n_,
-                row_begin,
-                values,
-                v_.data());
+  double* const v = v_.data();
+  return ForEach(
+      "SparseProbe", n_, machine_->stream(), [=] __device__(int64_t i) {
+        v[i] = Sign(i) / sqrt(values[row_begin[i + 1] - 1]);
+      });
 }
 
 Status CudaSolutionCheck::QueueRhs(const double* b, SolutionSums* sums) {
   return Launch("SumRhs",
                 SumRhs,
-                1,
-                kWideBlock,
-                0,
+                {1, kWideBlock},
                 machine_->stream(),
                 n_,
                 v_.data(),
@@ -275,9 +246,7 @@ Status CudaSolutionCheck::QueueDenseSolution(const double* x,
                                              SolutionSums* sums) {
   return Launch("SumSolution",
                 SumSolution,
-                1,
-                kWideBlock,
-                0,
+                {1, kWideBlock},
                 machine_->stream(),
                 n_,
                 false,
@@ -293,25 +262,22 @@ Status CudaSolutionCheck::QueueSparseSolution(const int64_t* row_begin,
                                               const double* values,
                                               const double* x,
                                               SolutionSums* sums) {
-  CERES_EXT_RETURN_IF_ERROR(Launch("SparseProduct",
-                                   SparseProduct,
-                                   CeilDivide(n_, kCheckBlock / kWarpSize),
-                                   kCheckBlock,
-                                   0,
-                                   machine_->stream(),
-                                   n_,
-                                   row_begin,
-                                   column,
-                                   values,
-                                   v_.data(),
-                                   x,
-                                   product_.data()));
+  CERES_EXT_RETURN_IF_ERROR(
+      Launch("SparseProduct",
+             SparseProduct,
+             {CeilDivide(n_, kCheckBlock / kWarpSize), kCheckBlock},
+             machine_->stream(),
+             n_,
+             row_begin,
+             column,
+             values,
+             v_.data(),
+             x,
+             product_.data()));
   const float* const no_correction = nullptr;
   return Launch("SumSolution",
                 SumSolution,
-                1,
-                kWideBlock,
-                0,
+                {1, kWideBlock},
                 machine_->stream(),
                 n_,
                 true,

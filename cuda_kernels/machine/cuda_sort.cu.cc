@@ -6,7 +6,6 @@
 #include <cub/cub.cuh>
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
-#include "cuda_kernels/machine/cuda_wide_sort.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -155,13 +154,5 @@ template Status InclusiveSum(
     int64_t, int32_t*, int32_t*, DeviceBuffer<unsigned char>*, CudaContext*);
 template Status InclusiveSum(
     int64_t, int64_t*, int64_t*, DeviceBuffer<unsigned char>*, CudaContext*);
-
-Status InclusiveSum(int64_t n,
-                    int32_t* x,
-                    int32_t* total,
-                    CudaIndexScratch* scratch,
-                    CudaContext* context) {
-  return InclusiveSum(n, x, total, &scratch->sort, context);
-}
 
 }  // namespace ceres_ext::kernels

@@ -31,8 +31,20 @@ struct CudaIndexScratch {
 // Bits needed for the values 0 .. count - 1, at least 1.
 int NumBits(int64_t count);
 
-// Stable sort of the first n pairs of scratch->keys_in and values_in by the
-// lowest num_bits bits of the key, to scratch->keys_out and `values`.
+// Stable sort of n pairs of a key and a value by the lowest num_bits bits of
+// the key, in memory that is taken where `memory` has too little. T: int32_t,
+// int64_t.
+template <typename T>
+Status SortPairs(int64_t n,
+                 int num_bits,
+                 const uint64_t* keys_in,
+                 uint64_t* keys_out,
+                 const T* values_in,
+                 T* values_out,
+                 DeviceBuffer<unsigned char>* memory,
+                 CudaContext* context);
+// The same of the first n pairs of scratch->keys_in and values_in to
+// scratch->keys_out and `values`.
 Status SortPairs(int64_t n,
                  int num_bits,
                  int32_t* values,
@@ -50,11 +62,12 @@ Status GroupBegins(int64_t n,
                    CudaContext* context);
 
 // x[i] = x[0] + ... + x[i], 0 <= i < n. *total, on the host: the last of them,
-// or 0. Waits for the stream.
+// or 0. Waits for the stream. T: int32_t, int64_t.
+template <typename T>
 Status InclusiveSum(int64_t n,
-                    int32_t* x,
-                    int32_t* total,
-                    CudaIndexScratch* scratch,
+                    T* x,
+                    T* total,
+                    DeviceBuffer<unsigned char>* memory,
                     CudaContext* context);
 
 }  // namespace ceres_ext::kernels

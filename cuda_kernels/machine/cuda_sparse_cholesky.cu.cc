@@ -25,23 +25,21 @@ namespace ceres_ext::kernels {
 #if CERES_EXT_WITH_CUDSS
 namespace {
 
-// Threads per block of the kernel here.
-constexpr int kEntryBlock = 256;
-
 // A place in the values that is behind all of them: every byte 0x7f.
 constexpr int kNowhereByte = 0x7f;
 
 // *first = the least i for which x_i is not finite; as it was where all are.
 // The least of integers is the same in every order, so that an atomic does no
 // harm. Traffic: 8 B a value.
-__global__ void __launch_bounds__(kEntryBlock)
-    FindNotFiniteKernel(int64_t n,
-                        const double* x,
-                        unsigned long long* first) {  // NOLINT: as atomicMin
-  const int64_t i = int64_t{blockIdx.x} * kEntryBlock + threadIdx.x;
-  if (i < n && !(fabs(x[i]) < INFINITY)) {
-    atomicMin(first, static_cast<unsigned long long>(i));  // NOLINT
-  }
+Status QueueFindNotFinite(int64_t n,
+                          const double* x,
+                          unsigned long long* first,  // NOLINT: as atomicMin
+                          cudaStream_t stream) {
+  return ForEach("FindNotFinite", n, stream, [=] __device__(int64_t i) {
+    if (!(fabs(x[i]) < INFINITY)) {
+      atomicMin(first, static_cast<unsigned long long>(i));  // NOLINT
+    }
+  });
 }
 
 // cuDSS does not document the type of CUDSS_DATA_FLOPS, which has been an
@@ -394,15 +392,8 @@ Status CudaSparseCholesky::FindNotFinite(const double* values, int64_t* first) {
   auto* const found = handles_->first_not_finite.data();
   CERES_EXT_RETURN_IF_ERROR(
       machine_->context()->SetBytes(found, kNowhereByte, sizeof(*found)));
-  CERES_EXT_RETURN_IF_ERROR(Launch("FindNotFinite",
-                                   FindNotFiniteKernel,
-                                   CeilDivide(csr_.num_values, kEntryBlock),
-                                   kEntryBlock,
-                                   0,
-                                   machine_->stream(),
-                                   csr_.num_values,
-                                   values,
-                                   found));
+  CERES_EXT_RETURN_IF_ERROR(
+      QueueFindNotFinite(csr_.num_values, values, found, machine_->stream()));
   unsigned long long at = 0;  // NOLINT: as atomicMin
   CERES_EXT_RETURN_IF_ERROR(machine_->Download(1, found, &at));
   *first = std::min(static_cast<int64_t>(at), csr_.num_values);
@@ -495,6 +486,21 @@ Status CudaSparseCholesky::Factorize(const double* values,
   return {};
 }
 
+Status CudaSparseCholesky::QueueSolution(const double* b, double* x) {
+  Handles* const handles = handles_.get();
+  CERES_EXT_CALL(cudssMatrixSetValues, handles->b, b);
+  CERES_EXT_CALL(cudssMatrixSetValues, handles->x, x);
+  CERES_EXT_CALL(cudssExecute,
+                 handles->libraries->cudss,
+                 CUDSS_PHASE_SOLVE,
+                 handles->config,
+                 handles->data,
+                 handles->a,
+                 handles->x,
+                 handles->b);
+  return {};
+}
+
 Status CudaSparseCholesky::Solve(const double* b, double* x) {
   if (!has_factor_) {
     return {StatusCode::kInvalidArgument,
@@ -509,16 +515,7 @@ Status CudaSparseCholesky::Solve(const double* b, double* x) {
         handles->rhs.data(), b, handles->rhs.bytes()));
     b = handles->rhs.data();
   }
-  CERES_EXT_CALL(cudssMatrixSetValues, handles->b, b);
-  CERES_EXT_CALL(cudssMatrixSetValues, handles->x, x);
-  CERES_EXT_CALL(cudssExecute,
-                 handles->libraries->cudss,
-                 CUDSS_PHASE_SOLVE,
-                 handles->config,
-                 handles->data,
-                 handles->a,
-                 handles->x,
-                 handles->b);
+  CERES_EXT_RETURN_IF_ERROR(QueueSolution(b, x));
   SolutionSums* const sums = handles->sums.data();
   CERES_EXT_RETURN_IF_ERROR(
       handles->check.QueueSparseMatrix(csr_.row_begin, handles->values));
@@ -537,20 +534,10 @@ Status CudaSparseCholesky::SolveColumns(int64_t num_columns,
   if (csr_.n == 0 || num_columns == 0) {
     return {};
   }
-  Handles* const handles = handles_.get();
   // One after the other: cuDSS refuses several at a time with this
   // configuration (CUDSS_STATUS_NOT_SUPPORTED).
   for (int64_t j = 0; j < num_columns; ++j) {
-    CERES_EXT_CALL(cudssMatrixSetValues, handles->b, b + csr_.n * j);
-    CERES_EXT_CALL(cudssMatrixSetValues, handles->x, x + csr_.n * j);
-    CERES_EXT_CALL(cudssExecute,
-                   handles->libraries->cudss,
-                   CUDSS_PHASE_SOLVE,
-                   handles->config,
-                   handles->data,
-                   handles->a,
-                   handles->x,
-                   handles->b);
+    CERES_EXT_RETURN_IF_ERROR(QueueSolution(b + csr_.n * j, x + csr_.n * j));
   }
   return {};
 }

@@ -110,6 +110,8 @@ class CudaSparseCholesky {
   Status CreateMatrices(const double* values);
   // *first: the first of the values that is not finite; their number: all are.
   Status FindNotFinite(const double* values, int64_t* first);
+  // x = A^-1 b, not checked.
+  Status QueueSolution(const double* b, double* x);
 
   LowerCsr csr_;
   CudaMachine* machine_ = nullptr;

@@ -147,6 +147,28 @@ struct RecomputedJacobian {
   X(double, 10, true)                    \
   X(float, 9) X(float, 10) X(float, 9, true) X(float, 10, true)
 
+// CERES_EXT_INSTANTIATE(Source), which the file that has the bodies defines, of
+// the stored and the recomputed Jacobians of a machine.
+#define CERES_EXT_INSTANTIATE_STORED(layout, F)                      \
+  CERES_EXT_INSTANTIATE(StoredJacobian<double, BalShape<F>, layout>) \
+  CERES_EXT_INSTANTIATE(StoredJacobian<float, BalShape<F>, layout>)
+#define CERES_EXT_INSTANTIATE_RECOMPUTED(...) \
+  CERES_EXT_INSTANTIATE(RecomputedJacobian<__VA_ARGS__>)
+#define CERES_EXT_INSTANTIATE_HOST_STORED(F) \
+  CERES_EXT_INSTANTIATE_STORED(kHostLayout, F)
+#define CERES_EXT_INSTANTIATE_DEVICE_STORED(F) \
+  CERES_EXT_INSTANTIATE_STORED(kDeviceLayout, F)
+// The host recomputes in double alone.
+#define CERES_EXT_INSTANTIATE_ON_HOST()                                \
+  CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_HOST_STORED) \
+  CERES_EXT_INSTANTIATE_RECOMPUTED(double, 9)                          \
+  CERES_EXT_INSTANTIATE_RECOMPUTED(double, 10)                         \
+  CERES_EXT_INSTANTIATE_RECOMPUTED(double, 9, true)                    \
+  CERES_EXT_INSTANTIATE_RECOMPUTED(double, 10, true)
+#define CERES_EXT_INSTANTIATE_ON_DEVICE()                                \
+  CERES_EXT_FOR_EACH_STORED_COLUMNS(CERES_EXT_INSTANTIATE_DEVICE_STORED) \
+  CERES_EXT_FOR_EACH_RECOMPUTED(CERES_EXT_INSTANTIATE_RECOMPUTED)
+
 template <typename Source>
 struct IsRecomputed : std::false_type {};
 template <typename T, int C, bool kScaledRows>

@@ -618,13 +618,6 @@ struct InvertBlocksParams {
   }
 };
 
-// Compulsory bytes.
-template <int kN>
-int64_t GetBytes(const InvertBlocksParams<kN>& p) {
-  return 8 * p.n *
-         (2 * PackedSize(p.columns) + (p.diagonal == nullptr ? 0 : p.columns));
-}
-
 // z_b = scale A_b r_b, A_b packed, of kN columns or `columns`. z is not r.
 // Mapping: one thread per block and row. For N = 9 a warp reads 3.6 rows of
 // every element of the blocks: 32 B pieces of the element's array.
@@ -687,12 +680,6 @@ Status Run(const ApplyBlocksParams<kN>& params, HostMachine* machine) {
         }
       });
   return {};
-}
-
-// Compulsory bytes.
-template <int kN>
-int64_t GetBytes(const ApplyBlocksParams<kN>& p) {
-  return 8 * p.n * (PackedSize(p.columns) + 2 * p.columns);
 }
 
 // *result -= sum of r_b' A_b r_b, A_b packed.

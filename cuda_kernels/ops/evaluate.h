@@ -23,7 +23,6 @@
 #include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/ops/vector_operation.h"
 #include "cuda_kernels/structure/observation_index.h"
-#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext::kernels {
 
@@ -55,14 +54,6 @@ struct PrepareCamerasParams {
   CameraState<T>* states = nullptr;      // one per camera
   double* maps = nullptr;  // 9 x C per camera, row-major; null: not wanted
 };
-
-template <typename T, int C>
-int64_t GetBytes(const PrepareCamerasParams<T, C>& p) {
-  const int A = static_cast<int>(p.parameters);
-  return p.num_cameras * (BytesIf(p.cameras, A) + BytesIf(p.tangent, A * C) +
-                          BytesIf(p.camera_scale, C) + BytesIf(p.states, 1) +
-                          BytesIf(p.maps, kBalLocalCameraDim * C));
-}
 
 // origin = the centre of the cameras, component by component the median of
 // nine of them, where it is ten times as far from zero as these are from it (in
@@ -183,14 +174,6 @@ struct EvaluateCostParams {
   }
 };
 
-inline Traffic GetTraffic(const EvaluateCostParams& p) {
-  Traffic traffic = kIndexTraffic;
-  traffic += {BytesIf(p.observations, 2) + BytesIf(p.residuals, 2),
-              BytesIf(p.points, 3),
-              BytesIf(p.cameras, 1)};
-  return traffic;
-}
-
 // Order of the gradient: a fixed order of the machine's own.
 template <typename T, int C, BlockLayout kLayout>
 struct EvaluateJacobianParams {
@@ -208,19 +191,6 @@ struct EvaluateJacobianParams {
   double* point_gradient = nullptr;   // 3 per point
   Evaluation* evaluation = nullptr;   // set; lives where the outputs live
 };
-
-template <typename T, int C, BlockLayout kLayout>
-Traffic GetTraffic(const EvaluateJacobianParams<T, C, kLayout>& p) {
-  Traffic traffic = kIndexTraffic;
-  traffic +=
-      {BytesIf(p.observations, 2) + BytesIf(p.residuals, 2) +
-           BytesIf(p.camera_blocks) + BytesIf(p.point_blocks),
-       BytesIf(p.points, 3) + BytesIf(p.point_scale, 3) +
-           BytesIf(p.point_gradient, 3),
-       BytesIf(p.cameras, 1) + BytesIf(p.camera_maps, kBalLocalCameraDim * C) +
-           BytesIf(p.camera_gradient, C)};
-  return traffic;
-}
 
 // ---------------------------------------------------------------------------
 // What the bodies of both machines are made of.

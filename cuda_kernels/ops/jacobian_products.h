@@ -12,7 +12,6 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/vector_operation.h"
 #include "cuda_kernels/structure/observation_index.h"
-#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext::kernels {
 
@@ -31,17 +30,6 @@ struct RightMultiplyParams {
   bool accumulate = false;
 };
 
-template <typename Source>
-Traffic GetTraffic(const RightMultiplyParams<Source>& p) {
-  using Shape = typename Source::Shape;
-  Traffic traffic = kIndexTraffic;
-  traffic += JacobianTraffic(p.jacobian);
-  traffic += {BytesIf(p.y, Shape::kNumResiduals * (p.accumulate ? 2 : 1)),
-              BytesIf(p.point_x, Shape::kE),
-              BytesIf(p.camera_x, Shape::kF)};
-  return traffic;
-}
-
 // x_c = sum Jc' y_k, x_p = sum Jp' y_k, or += ; a null output is not computed.
 // Order: as ops/normal_blocks.h.
 template <typename Source>
@@ -54,19 +42,6 @@ struct LeftMultiplyParams {
   bool accumulate = false;
 };
 
-template <typename Source>
-Traffic GetTraffic(const LeftMultiplyParams<Source>& p) {
-  using Shape = typename Source::Shape;
-  Traffic traffic = kIndexTraffic;
-  traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
-                                   : JacobianTraffic(p.jacobian);
-  const int times = p.accumulate ? 2 : 1;
-  traffic += {BytesIf(p.y, Shape::kNumResiduals),
-              BytesIf(p.point_x, Shape::kE * times),
-              BytesIf(p.camera_x, Shape::kF * times)};
-  return traffic;
-}
-
 // x_j = |column j of J|^2; a null output is not computed.
 // Order and traffic: as LeftMultiply, without y.
 template <typename Source>
@@ -76,16 +51,6 @@ struct SquaredColumnNormsParams {
   double* camera_x = nullptr;
   double* point_x = nullptr;
 };
-
-template <typename Source>
-Traffic GetTraffic(const SquaredColumnNormsParams<Source>& p) {
-  using Shape = typename Source::Shape;
-  Traffic traffic = kIndexTraffic;
-  traffic += p.camera_x == nullptr ? PointJacobianTraffic(p.jacobian)
-                                   : JacobianTraffic(p.jacobian);
-  traffic += {0, BytesIf(p.point_x, Shape::kE), BytesIf(p.camera_x, Shape::kF)};
-  return traffic;
-}
 
 // J = J diag(s), in place. A vector operation (ops/vector_operation.h) on the
 // observations.
@@ -120,15 +85,6 @@ struct ScaleColumnsParams {
     }
   }
 };
-
-template <typename T, typename Shape, BlockLayout kLayout>
-Traffic GetTraffic(const ScaleColumnsParams<T, Shape, kLayout>& p) {
-  Traffic traffic = kIndexTraffic;
-  traffic += {2 * (BytesIf(p.camera_blocks) + BytesIf(p.point_blocks)),
-              BytesIf(p.point_scale, Shape::kE),
-              BytesIf(p.camera_scale, Shape::kF)};
-  return traffic;
-}
 
 // Sources as in ops/schur_products.h.
 template <typename Source>

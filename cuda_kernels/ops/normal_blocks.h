@@ -22,7 +22,6 @@
 #include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/observation_index.h"
-#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext::kernels {
 
@@ -66,28 +65,6 @@ struct NormalBlocksParams {
   // outputs live.
   Breakdown* breakdown = nullptr;
 };
-
-template <typename Source, BlockLayout kLayout>
-Traffic GetTraffic(const NormalBlocksParams<Source, kLayout>& p) {
-  using Shape = typename Source::Shape;
-  const bool camera_blocks =
-      p.u.data != nullptr || p.camera_gradient != nullptr ||
-      p.schur_diagonal.data != nullptr || p.schur_rhs != nullptr;
-  const bool gradient = p.point_gradient != nullptr ||
-                        p.camera_gradient != nullptr || p.schur_rhs != nullptr;
-  Traffic traffic = kIndexTraffic;
-  traffic += camera_blocks ? JacobianTraffic(p.jacobian)
-                           : PointJacobianTraffic(p.jacobian);
-  traffic +=
-      {gradient ? BytesIf(p.b, Shape::kNumResiduals) : 0,
-       BytesIf(p.v) + BytesIf(p.v_inverse) +
-           BytesIf(p.point_gradient, Shape::kE) +
-           (p.v_inverse.data == nullptr ? 0
-                                        : BytesIf(p.point_diagonal, Shape::kE)),
-       BytesIf(p.u) + BytesIf(p.camera_gradient, Shape::kF) +
-           BytesIf(p.schur_diagonal) + BytesIf(p.schur_rhs, Shape::kF)};
-  return traffic;
-}
 
 // Sources as in ops/schur_products.h.
 template <typename Source>

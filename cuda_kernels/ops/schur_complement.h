@@ -124,61 +124,6 @@ int64_t ScratchBytes(int64_t num_observations, int64_t num_chunks) {
              Scratch::kLocalF * num_chunks;
 }
 
-// Bytes that couplings, blocks and observations ask memory for. Unlike other
-// operations', what a coupling reads is counted for each of them: no cache
-// holds the Jacobian between two that share an observation.
-template <typename Source, BlockLayout kLayout>
-int64_t GetBytes(const SchurComplementParams<Source, kLayout>& p) {
-  using Shape = typename Source::Shape;
-  using Value = typename Source::Value;
-  constexpr int64_t kDouble = sizeof(double);
-  const int64_t n = p.unknowns.num_unknowns;
-  const int64_t num_blocks = p.couplings.num_blocks;
-  constexpr bool kObservations =
-      kCouplings<Source, kLayout> == CouplingList::kObservations;
-  int64_t per_coupling = kObservations ? sizeof(int64_t) : 0;
-  int64_t per_observation = 0;
-  if constexpr (IsRecomputed<Source>::value) {
-    // The number of the point, the point and its scaled Vi, the factors of both
-    // rows.
-    constexpr int64_t kValue = sizeof(Value);
-    per_coupling += sizeof(int32_t) + kDouble * (Shape::kPackedE + Shape::kE) +
-                    kValue * (p.jacobian.row_scale == nullptr ? 0 : 2);
-  } else {
-    constexpr int64_t kRecord = sizeof(CouplingRecord<Value, Shape>);
-    constexpr int64_t kBlocks = sizeof(Value) * (Shape::kFSize + Shape::kESize);
-    per_coupling +=
-        kDouble * Shape::kESize + sizeof(Value) * Shape::kFSize + kBlocks;
-    // Read, and written as records.
-    per_observation = kBlocks + kDouble * Shape::kPackedE + kRecord;
-  }
-  // A block's ids, and values: of a dense target all but those above the
-  // diagonal.
-  const int64_t written = p.target.row_begin == nullptr
-                              ? n * p.target.stride - n * (n - 1) / 2
-                              : num_blocks * Shape::kF * Shape::kF;
-  return per_coupling * p.couplings.num_couplings +
-         per_observation * p.index.num_observations + 16 * num_blocks +
-         kDouble * written;
-}
-
-// Multiplications and additions. A coupling of recomputed blocks projects its
-// point twice.
-template <typename Source, BlockLayout kLayout>
-int64_t GetFlops(const SchurComplementParams<Source, kLayout>& p) {
-  using Shape = typename Source::Shape;
-  constexpr int64_t R = Shape::kNumResiduals;
-  constexpr int64_t E = Shape::kE;
-  constexpr int64_t F = internal::CouplingScratch<Source>::kLocalF;
-  // Jp Vi, times Jp', times Jc, and Jc' times that.
-  int64_t flops = 2 * (R * R * E + R * R * F + R * F * F);
-  if (IsRecomputed<Source>::value) {
-    // 83 for a projection, 30 and 31 for the two blocks (model/bal_model.h).
-    flops += 2 * R * E * E + 2 * (83 + 30 + 31);
-  }
-  return flops * p.couplings.num_couplings;
-}
-
 // Sources: those of SchurProductImplicitW (ops/schur_products.h), of one index
 // with couplings and unknowns of it. kInvalidArgument: a dense target whose
 // stride is below n, no scratch or rows where some are needed, or, on a

@@ -15,7 +15,6 @@
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/structure/observation_index.h"
-#include "cuda_kernels/structure/traffic.h"
 
 namespace ceres_ext::kernels {
 
@@ -41,18 +40,6 @@ struct SchurProductImplicitWParams {
   bool eliminated_part = false;  // camera_diagonal is then null
 };
 
-template <typename Source, BlockLayout kLayout>
-Traffic GetTraffic(const SchurProductImplicitWParams<Source, kLayout>& p) {
-  using Shape = typename Source::Shape;
-  Traffic traffic = kIndexTraffic;
-  traffic += JacobianTraffic(p.jacobian);
-  traffic += {0,
-              BytesIf(p.v_inverse),
-              BytesIf(p.camera_diagonal, Shape::kF) + BytesIf(p.p, Shape::kF) +
-                  BytesIf(p.q, Shape::kF)};
-  return traffic;
-}
-
 // y_p = Vi_p sum_k Jp' (b_k - Jc z_c)
 template <typename Source, BlockLayout kLayout>
 struct BackSubstituteImplicitWParams {
@@ -65,17 +52,6 @@ struct BackSubstituteImplicitWParams {
   const double* z = nullptr;
   double* y = nullptr;
 };
-
-template <typename Source, BlockLayout kLayout>
-Traffic GetTraffic(const BackSubstituteImplicitWParams<Source, kLayout>& p) {
-  using Shape = typename Source::Shape;
-  Traffic traffic = kIndexTraffic;
-  traffic += JacobianTraffic(p.jacobian);
-  traffic += {BytesIf(p.b, Shape::kNumResiduals),
-              BytesIf(p.v_inverse) + BytesIf(p.y, Shape::kE),
-              BytesIf(p.z, Shape::kF)};
-  return traffic;
-}
 
 // q = (J'J + D^2) p from the Jacobian, J and then J' in one pass:
 //   y_k = Jc p_c + Jp p_p
@@ -92,20 +68,6 @@ struct NormalProductImplicitWParams {
   double* point_q = nullptr;  // null: not wanted
   const PcgScalars* scalars = nullptr;
 };
-
-template <typename Source>
-Traffic GetTraffic(const NormalProductImplicitWParams<Source>& p) {
-  using Shape = typename Source::Shape;
-  Traffic traffic = kIndexTraffic;
-  traffic += JacobianTraffic(p.jacobian);
-  traffic +=
-      {0,
-       BytesIf(p.point_diagonal, Shape::kE) + BytesIf(p.point_p, Shape::kE) +
-           BytesIf(p.point_q, Shape::kE),
-       BytesIf(p.camera_diagonal, Shape::kF) + BytesIf(p.camera_p, Shape::kF) +
-           BytesIf(p.camera_q, Shape::kF)};
-  return traffic;
-}
 
 // Sources: StoredJacobian<T, BalShape<C>, layout of the machine> and
 // RecomputedJacobian<T, C>, T double or float, C 9 or 10; the host recomputes

@@ -159,7 +159,6 @@ struct DotParams {
   }
 };
 
-inline int64_t GetBytes(const DotParams& p) { return 16 * p.n; }
 // The results of the loop's sums. It lives where the vectors live; each
 // operation sets the fields it names, so that the host may read what it needs
 // with one copy.

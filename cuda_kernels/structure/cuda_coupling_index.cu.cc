@@ -9,7 +9,6 @@
 #include "cuda_kernels/base/vector_sums.h"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_sort.h"
-#include "cuda_kernels/machine/cuda_wide_sort.h"
 
 namespace ceres_ext::kernels {
 namespace {
@@ -54,9 +53,7 @@ Status ForecastCouplings(const ObservationIndexRef& index,
   int64_t* const counts = reinterpret_cast<int64_t*>(machine->sum_partial());
   CERES_EXT_RETURN_IF_ERROR(Launch("CountCouplings",
                                    CountCouplingsKernel,
-                                   num_blocks,
-                                   kForecastBlock,
-                                   0,
+                                   {num_blocks, kForecastBlock},
                                    machine->stream(),
                                    index,
                                    counts));

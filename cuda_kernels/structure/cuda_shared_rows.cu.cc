@@ -8,7 +8,6 @@
 
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_sort.h"
-#include "cuda_kernels/machine/cuda_wide_sort.h"
 #include "cuda_kernels/structure/shared_rows.h"
 
 namespace ceres_ext::kernels {

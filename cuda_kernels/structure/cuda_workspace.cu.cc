@@ -33,7 +33,7 @@ Status CutCameraChunks(const ObservationIndexRef& index,
             n == 0 ? 1 : static_cast<int32_t>(CeilDivide(n, chunk_length));
       }));
   CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
-      num_cameras, chunk_end, &view->num_chunks, scratch, context));
+      num_cameras, chunk_end, &view->num_chunks, &scratch->sort, context));
   CERES_EXT_RETURN_IF_ERROR(chunk_cameras->Allocate(context, view->num_chunks));
   int32_t* const chunk_camera = chunk_cameras->data();
   view->chunk_camera = chunk_camera;
@@ -71,8 +71,11 @@ Status ListLongPoints(const ObservationIndexRef& index,
                         ? 1
                         : 0;
       }));
-  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
-      index.num_points, number, &view->num_long_points, scratch, context));
+  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(index.num_points,
+                                         number,
+                                         &view->num_long_points,
+                                         &scratch->sort,
+                                         context));
   CERES_EXT_RETURN_IF_ERROR(
       long_points->Allocate(context, view->num_long_points));
   int32_t* const long_point = long_points->data();
@@ -118,7 +121,7 @@ Status ListLongRepeats(const ObservationIndexRef& index,
         number[j] = is_first && is_long ? 1 : 0;
       }));
   CERES_EXT_RETURN_IF_ERROR(
-      InclusiveSum(n, number, &repeats->num_repeats, scratch, context));
+      InclusiveSum(n, number, &repeats->num_repeats, &scratch->sort, context));
   CERES_EXT_RETURN_IF_ERROR(begins->Allocate(context, repeats->num_repeats));
   CERES_EXT_RETURN_IF_ERROR(ends->Allocate(context, repeats->num_repeats));
   repeats->begin = begins->data();

@@ -154,8 +154,11 @@ Status MakeTiles(const ObservationIndexRef& index,
   CERES_EXT_RETURN_IF_ERROR(num_tiles->Allocate(context, num_chunks));
   CERES_EXT_RETURN_IF_ERROR(
       CutTiles(index, options, num_tiles->data(), nullptr, stream));
-  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
-      num_chunks, num_tiles->data(), &view->num_tiles, scratch, context));
+  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(num_chunks,
+                                         num_tiles->data(),
+                                         &view->num_tiles,
+                                         &scratch->sort,
+                                         context));
   CERES_EXT_RETURN_IF_ERROR(
       header->Allocate(context, int64_t{view->num_tiles} + 1));
   CERES_EXT_RETURN_IF_ERROR(header->SetZero());
@@ -214,8 +217,8 @@ Status ListTileCameras(int64_t n,
       ForEach("FlagTileCameras", n, stream, [=] __device__(int64_t s) {
         tile_camera[s] = s == 0 || keys[s] != keys[s - 1] ? 1 : 0;
       }));
-  CERES_EXT_RETURN_IF_ERROR(
-      InclusiveSum(n, tile_camera, &view->num_tile_cameras, scratch, context));
+  CERES_EXT_RETURN_IF_ERROR(InclusiveSum(
+      n, tile_camera, &view->num_tile_cameras, &scratch->sort, context));
   CERES_EXT_RETURN_IF_ERROR(
       slots->first_slot.Allocate(context, view->num_tile_cameras));
   CERES_EXT_RETURN_IF_ERROR(
@@ -254,7 +257,8 @@ Status NumberSegments(int64_t n,
         const int64_t within = s - first_slot[tile_camera[s] - 1];
         segment_number[s] = within % segment_length == 0 ? 1 : 0;
       }));
-  return InclusiveSum(n, segment_number, &view->num_segments, scratch, context);
+  return InclusiveSum(
+      n, segment_number, &view->num_segments, &scratch->sort, context);
 }
 
 // Writes everything that is per slot, segment and tile camera. Thread n writes

@@ -83,9 +83,7 @@ TEST_F(CudaGraphTest, LaunchBuffer) {
       }
       ASSERT_OK(Launch("MultiplyAdd",
                        MultiplyAddKernel,
-                       CeilDivide(m, 128),
-                       128,
-                       0,
+                       {CeilDivide(m, 128), 128},
                        context_->stream(),
                        m,
                        factor,
@@ -154,9 +152,7 @@ TEST_F(CudaGraphTest, LaunchBufferReportsFailures) {
     const BufferLaunches scope(*context_);
     return Launch("MultiplyAdd",
                   MultiplyAddKernel,
-                  1,
-                  block_size,
-                  0,
+                  {1, block_size},
                   context_->stream(),
                   int64_t{8},
                   2.0,

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/traffic.h"
 #include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/ops/schur_complement.h"
 #include "cuda_kernels/ops/schur_products.h"
-#include "cuda_kernels/structure/traffic.h"
 #include "gtest/gtest.h"
 
 namespace ceres_ext::kernels {

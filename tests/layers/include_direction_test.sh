@@ -6,26 +6,34 @@
 # An include may skip downwards in the table of docs/architecture.md, never
 # point up, and host/ and cuda/ don't know each other. Installed headers include
 # installed headers alone; problem_io/ includes those and one header of the
-# machines. Without TREE also tries the test itself, on a tree of
-# its own.
+# machines. No headers include each other in a circle. Without TREE also tries
+# the test itself, on a tree of its own.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
-# check TREE: prints each include that points up.
+# includes: FILE:LINE:#include "PATH" of each include of the project's files.
+includes() {
+  find cuda_kernels ceres_ext problem_io examples benchmarks studies python \
+    -path studies/tests -prune -o -type f \
+    \( -name '*.h' -o -name '*.cuh' -o -name '*.cc' \) -print0 |
+    LC_ALL=C sort -z |
+    xargs -0 grep -HnE \
+      '^#include "(cuda_kernels|ceres_ext|problem_io|examples|benchmarks|studies|python|tests)/'
+}
+
+# check TREE: prints each include that points up, and the files of circles.
 check() {
   cd "$1"
+  # tsort says "FROM: input contains a loop:" and then the files of the loop.
+  { includes | sed -E 's/:.*"(.*)"$/ \1/' | tsort 2>&1 >/dev/null || true; } |
+    sed -nE 's/^tsort: (.*\.cuh?|.*\.h)$/\1: is in a circle of includes/p'
   local installed=""
   if [[ -f cmake/CeresExtInstall.cmake ]]; then
     installed=$(grep -oE \
       '(cuda_kernels|ceres_ext/(solver|small))/[a-z_/]+\.(cuh?|h)' \
       cmake/CeresExtInstall.cmake | tr '\n' ' ')
   fi
-  find cuda_kernels ceres_ext problem_io examples benchmarks studies python \
-    -path studies/tests -prune -o -type f \
-    \( -name '*.h' -o -name '*.cuh' -o -name '*.cc' \) -print0 |
-    LC_ALL=C sort -z |
-    xargs -0 grep -HnE \
-      '^#include "(cuda_kernels|ceres_ext|problem_io|examples|benchmarks|studies|python|tests)/' |
+  includes |
     awk -F '[:"]' -v installed=" $installed" '
       # The layer of a file; -1: none.
       function layer(path) {
@@ -113,6 +121,11 @@ echo '#include "ceres_ext/b.h"' >"$tree/problem_io/good.h"
 echo '#include "problem_io/b.h"' >"$tree/examples/good.h"
 echo '#include "benchmarks/b.h"' >"$tree/studies/good.h"
 echo '#include "studies/b.h"' >"$tree/problem_io/c.h"
+# A circle of three, and headers that include one of them.
+echo '#include "cuda_kernels/base/circle_b.h"' >"$tree/cuda_kernels/base/circle_a.h"
+echo '#include "cuda_kernels/base/circle_c.h"' >"$tree/cuda_kernels/base/circle_b.h"
+echo '#include "cuda_kernels/base/circle_a.h"' >"$tree/cuda_kernels/base/circle_c.h"
+echo '#include "cuda_kernels/base/circle_c.h"' >"$tree/cuda_kernels/base/good.h"
 found=$(check "$tree")
 expected='ceres_ext/a.h:1: cuda_kernels/base/b.h is not installed
 ceres_ext/import/a.cc:1: ceres_ext/rows/b.h points up
@@ -120,6 +133,9 @@ ceres_ext/rows/a.h:1: tests/b.h is in no layer
 ceres_ext/solver/a.cc:1: cuda_kernels/cuda/b.cuh is for nvcc alone
 ceres_ext/solver/b.cc:1: ceres_ext/import/b.h points up
 cuda_kernels/base/a.h:1: cuda_kernels/ops/b.h points up
+cuda_kernels/base/circle_a.h: is in a circle of includes
+cuda_kernels/base/circle_b.h: is in a circle of includes
+cuda_kernels/base/circle_c.h: is in a circle of includes
 cuda_kernels/host/a.cc:1: cuda_kernels/cuda/b.cuh is of the other machine
 cuda_kernels/ops/installed.h:1: cuda_kernels/base/b.h is not installed
 problem_io/a.h:1: ceres_ext/rows/b.h is not for problem_io
@@ -129,4 +145,4 @@ if [[ "$(LC_ALL=C sort <<<"$found")" != "$expected" ]]; then
   printf 'expected\n%s\nfound\n%s\n' "$expected" "$found" >&2
   exit 1
 fi
-echo "includes point down"
+echo "includes point down, and none in a circle"

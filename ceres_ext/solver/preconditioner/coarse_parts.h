@@ -37,8 +37,7 @@ class CoarseParts {
                     const std::vector<Batch*>& batches) {
     return batches.size() == 1 && blocks.f.size() == 1 &&
            blocks.e.size() == 1 && blocks.merged.empty() &&
-           batches[0]->schur_contribution() != nullptr &&
-           batches[0]->schur_contribution()->part_index() != nullptr;
+           batches[0]->part_index() != nullptr;
   }
 
   // cluster: of each camera, below num_clusters. place: for each value of F its
@@ -74,8 +73,7 @@ class CoarseParts {
     vectors.place = place_.data();
     vectors.v_inverse = v_inverse;
     vectors.t = t_.data();
-    CERES_EXT_RETURN_IF_ERROR(
-        batch_->schur_contribution()->PartVectors(vectors));
+    CERES_EXT_RETURN_IF_ERROR(batch_->PartVectors(vectors));
     NormalBlocksRequest request;
     request.eliminate = false;
     request.u = u_.data();
@@ -115,7 +113,8 @@ class CoarseParts {
       }
       return {};
     } else {
-      return kernels::InclusiveSum(n, x, total, &scratch_, machine_->context());
+      return kernels::InclusiveSum(
+          n, x, total, &scratch_.sort, machine_->context());
     }
   }
 
@@ -139,8 +138,7 @@ class CoarseParts {
   // Rows in the order of (point, cluster), then the parts as observations of
   // points by clusters.
   kernels::Status ListParts(const std::vector<int32_t>& cluster) {
-    const kernels::ObservationIndexRef& index =
-        *batch_->schur_contribution()->part_index();
+    const kernels::ObservationIndexRef& index = *batch_->part_index();
     const int64_t n = index.num_observations;
     Buffer<int32_t> number;  // of each row its cluster, then its part
     int32_t num_parts = 0;

@@ -157,7 +157,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     SchurBlocks blocks;
     int32_t max_neighbors = std::numeric_limits<int32_t>::max();
     if (by_parts_) {
-      SchurContribution* const rows = batches_[0]->schur_contribution();
+      Batch* const rows = batches_[0];
       const RowSample* sample = nullptr;
       CERES_EXT_RETURN_IF_ERROR(rows->SampleOfRows(&sample));
       CERES_EXT_RETURN_IF_ERROR(ListSampledCouplings(
@@ -320,8 +320,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     request.row_begin = &row_begin;
     request.place = &place;
     SplitSchur split;
-    CERES_EXT_RETURN_IF_ERROR(
-        batches_[0]->schur_contribution()->FormSplit(request, &split));
+    CERES_EXT_RETURN_IF_ERROR(batches_[0]->FormSplit(request, &split));
     CERES_EXT_RETURN_IF_ERROR(Run(
         kernels::CompleteClustersParams{
             num_unknowns, cluster_of_.data(), split.scale, matrices},
@@ -376,8 +375,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     bool has_rows = false;
     for (Batch* batch : batches_) {
       SplitSchur split;
-      CERES_EXT_RETURN_IF_ERROR(
-          batch->schur_contribution()->FormSplit(request, &split));
+      CERES_EXT_RETURN_IF_ERROR(batch->FormSplit(request, &split));
       std::vector<std::vector<size_t>> rows(systems.size());
       for (size_t i = 0; i + 1 < split.begin.size(); ++i) {
         if (split.begin[i + 1] > split.begin[i]) {
