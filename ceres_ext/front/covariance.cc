@@ -12,7 +12,7 @@
 #include "Eigen/Core"
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/import/array_import.h"
-#include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/under_ceres/covariance_setup.h"
 
@@ -27,7 +27,7 @@ using Pairs = std::vector<std::pair<const double*, const double*>>;
 Options OptionsOf(const CovarianceOptions& options) {
   Options result;
   result.device = options.ext.device;
-  result.cuda_device = WithOneDevice(options.ext).cuda_device;
+  result.cuda_device = Attempt().Apply(options.ext).cuda_device;
   result.cuda_memory_limit_bytes = options.ext.cuda_memory_limit_bytes;
   result.schur_factorization = options.ext.schur_factorization;
   result.batch_evaluation = options.ext.batch_evaluation;

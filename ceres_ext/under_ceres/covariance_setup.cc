@@ -249,75 +249,68 @@ class Computation {
         error_(error) {}
 
   bool Run() {
-    if (RunOnMachines(request_.use_pcg)) {
-      return true;
+    Attempts attempts(request_.options, {}, "The covariance is computed");
+    const Outcome outcome = TryEach(&attempts, [&](const Attempt& attempt) {
+      const Outcome end = Try(attempt);
+      if (!end.status.ok()) {
+        kept_->Clear();
+      }
+      return end;
+    });
+    if (!outcome.status.ok()) {
+      *error_ = outcome.status.message;
+    } else if (!attempts.now().why_pcg.empty()) {
+      result_->device +=
+          "; PCG, since there is no factorisation: " + attempts.now().why_pcg;
     }
-    if (!request_.may_use_pcg || !has_no_factor_) {
-      return false;
-    }
-    const std::string why = AsClause(*error_);
-    if (!RunOnMachines(/*use_pcg=*/true)) {
-      return false;
-    }
-    result_->device += "; PCG, since there is no factorisation: " + why;
-    return true;
+    return outcome.status.ok();
   }
 
  private:
-  bool RunOnMachines(bool use_pcg) {
-    std::string why_host;
-    while (true) {
-      bool again = false;
-      if (RunOnce(use_pcg, why_host, &again)) {
-        return true;
-      }
-      kept_->Clear();
-      if (!again) {
-        return false;
-      }
-      why_host = "the device failed: " + AsClause(*error_);
-    }
+  // A fault of the caller, which no other attempt mends.
+  static Outcome Fault(const std::string& message) {
+    return Outcome(Status(StatusCode::kInvalidArgument, message));
   }
 
-  bool RunOnce(bool use_pcg, const std::string& why_host, bool* again) {
+  Outcome Try(const Attempt& attempt) {
+    const bool use_pcg = request_.use_pcg || !attempt.why_pcg.empty();
+    const bool may_use_pcg = request_.may_use_pcg && !use_pcg;
     *result_ = {};
     error_->clear();
-    has_no_factor_ = false;
     PreprocessedProblem pp;
     pp.options.linear_solver_type = ceres::DENSE_SCHUR;
     pp.options.num_threads = request_.num_threads;
-    // The cost of a covariance, in steps of a solve.
-    pp.options.max_num_iterations = 10;
     if (use_pcg) {
       pp.options.linear_solver_type = ceres::ITERATIVE_SCHUR;
       pp.options.preconditioner_type = ceres::SCHUR_JACOBI;
       pp.options.max_linear_solver_iterations = request_.max_num_pcg_iterations;
     }
     if (!source_->Prepare(&pp, error_)) {
-      return false;
+      return Fault(*error_);
     }
     Failure failure;
     Summary record;
     SolveInput input;
     input.options = request_.options;
     input.num_threads = request_.num_threads;
-    input.why_host = why_host;
+    input.attempt = attempt;
+    input.purpose = Purpose::kCovariance;
     input.arrays = source_->arrays();
     input.kept = kept_;
     input.failure = &failure;
     input.record = &record;
-    input.has_loop = false;
     SolveSetup setup(input);
     const bool has_columns = source_->arrays() != nullptr ||
                              pp.reduced_program->NumParameterBlocks() > 0;
     const bool is_set_up = has_columns && setup.Take(&pp);
-    has_no_factor_ = has_columns && !is_set_up;
-    if (has_no_factor_) {
-      *error_ = failure.has_happened()
-                    ? failure.sentence()
-                    : "The problem has no covariance, because " +
-                          AsClause(record.path_reason) + ".";
-      return false;
+    if (has_columns && !is_set_up) {
+      Outcome outcome(Outcome::kSetup,
+                      failure.has_happened()
+                          ? std::string(failure.sentence())
+                          : "The problem has no covariance, because " +
+                                AsClause(record.path_reason) + ".");
+      outcome.is_exact = may_use_pcg;
+      return outcome;
     }
     CovarianceWanted wanted;
     wanted.apply_loss = request_.apply_loss;
@@ -325,25 +318,26 @@ class Computation {
     wanted.pcg_tolerance = request_.pcg_tolerance;
     source_->SetState(pp, &wanted.state);
     if (!ListBlocks(&wanted) || !ListDamping(&wanted)) {
-      return false;
+      return Fault(*error_);
     }
     result_->device = record.device;
     if (!is_set_up) {
-      return true;  // Nothing varies.
+      return {};  // Nothing varies.
     }
-    const Status status =
-        setup.machine()->ComputeCovariance(wanted, &result_->found);
-    if (!status.ok()) {
-      has_no_factor_ = status.code == StatusCode::kOutOfMemory ||
-                       status.code == StatusCode::kUnsupported;
-      Explain(status, record);
-      *again = setup.is_on_device() &&
-               request_.options.fallback != FALLBACK_REFUSE &&
-               (status.code == StatusCode::kDeviceError ||
-                status.code == StatusCode::kOutOfMemory ||
-                status.code == StatusCode::kUnsupported);
+    Outcome outcome(
+        setup.machine()->ComputeCovariance(wanted, &result_->found));
+    if (!outcome.status.ok()) {
+      Explain(outcome.status, record);
+      outcome.status.message = *error_;
+      // A factor of the host, where that may be, comes before PCG.
+      outcome.on_device = setup.is_on_device();
+      if (may_use_pcg && LacksRoom(outcome.status) &&
+          !(outcome.on_device && MayFallBack(request_.options))) {
+        outcome.is_exact = true;
+        outcome.stage = Outcome::kSetup;
+      }
     }
-    return status.ok();
+    return outcome;
   }
 
   bool ListBlocks(CovarianceWanted* wanted) {
@@ -492,8 +486,6 @@ class Computation {
   KeptMachines* const kept_;
   CovarianceResult* const result_;
   std::string* const error_;
-  // True if there was no factor, which is not a fault of the problem.
-  bool has_no_factor_ = false;
 };
 
 }  // namespace
