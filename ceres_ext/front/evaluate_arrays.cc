@@ -221,30 +221,6 @@ class SessionEvaluation {
   KnownFacts facts_;
 };
 
-// The arrays are copied, since residuals and gradient go to the host anyway.
-bool EvaluateDeviceArrays(const EvaluateOptions& options,
-                          const Options& ext_options,
-                          const ArrayProblem& problem,
-                          KeptMachines* kept,
-                          double* cost,
-                          std::vector<double>* residuals,
-                          std::vector<double>* gradient,
-                          std::string* error) {
-  HostCopies copies;
-  if (!CopyToHost(
-          ext_options, options.num_threads, problem, kept, &copies, error)) {
-    return false;
-  }
-  return EvaluateArrays(options,
-                        ext_options,
-                        *copies.problem(),
-                        kept,
-                        cost,
-                        residuals,
-                        gradient,
-                        error);
-}
-
 }  // namespace
 
 bool EvaluateArrays(const EvaluateOptions& options,
@@ -272,14 +248,22 @@ bool EvaluateArrays(const EvaluateOptions& options,
       return false;
     }
     if (HasDeviceArrays(problem)) {
-      return EvaluateDeviceArrays(options,
-                                  ext_options,
-                                  problem,
-                                  kept,
-                                  cost,
-                                  residuals,
-                                  gradient,
-                                  error);
+      // They are copied, since residuals and gradient go to the host anyway.
+      HostCopies copies;
+      return CopyToHost(ext_options,
+                        options.num_threads,
+                        problem,
+                        kept,
+                        &copies,
+                        error) &&
+             EvaluateArrays(options,
+                            ext_options,
+                            *copies.problem(),
+                            kept,
+                            cost,
+                            residuals,
+                            gradient,
+                            error);
     }
     kernels::HostContext* const context =
         kept->host_context(options.num_threads);

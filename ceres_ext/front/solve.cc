@@ -52,99 +52,12 @@ void CountTimeSince(double start, ceres::Solver::Summary* summary) {
 // By rank, for the next solve.
 using MachinesOfRanks = std::vector<std::unique_ptr<KeptMachines>>;
 
-Outcome SolveByDevices(const ceres::Solver::Options& options,
-                       const Options& ext_options,
-                       const ArrayProblem& problem,
-                       KeptMachines* kept,
-                       MachinesOfRanks* of_ranks,
-                       Summary* summary);
 void SolveArraysOrProblem(const ceres::Solver::Options& options,
                           const Options& ext_options,
                           const ArrayProblem* problem,
                           KeptMachines* kept,
                           MachinesOfRanks* of_ranks,
                           Summary* summary);
-
-// SolveWhole by the devices of cuda_devices.
-Outcome SolveWholeByDevices(const ceres::Solver::Options& options,
-                            const Options& ext_options,
-                            ArraysOfProblem* arrays,
-                            Summary* summary) {
-  if (options.update_state_every_iteration) {
-    return Outcome::NotBySeveral("update_state_every_iteration is true");
-  }
-  // Arrays have no ordering, and these blocks are eliminated anyway.
-  ceres::Solver::Options of_arrays = options;
-  const int own = FindOwnArray(arrays->arrays());
-  if (own >= 0 && options.linear_solver_ordering != nullptr &&
-      arrays->IsFirstGroup(own, *options.linear_solver_ordering)) {
-    of_arrays.linear_solver_ordering.reset();
-  }
-  BorrowedMachines machines(ext_options);
-  const Outcome outcome = SolveByDevices(of_arrays,
-                                         ext_options,
-                                         arrays->arrays(),
-                                         machines.get(),
-                                         /*of_ranks=*/nullptr,
-                                         summary);
-  if (summary->IsSolutionUsable()) {
-    arrays->Write();
-  }
-  return outcome;
-}
-
-// The same of a ceres::Problem.
-Outcome SolveProblemByDevices(const ceres::Solver::Options& options,
-                              const Options& ext_options,
-                              ceres::Problem* problem,
-                              Summary* summary) {
-  std::string reason;
-  ArraysOfProblem arrays;
-  // The solve by one says what is not valid.
-  return CanSolve(options, ext_options, problem, &reason) &&
-                 options.IsValid(&reason) && problem != nullptr &&
-                 arrays.Read(*problem, &reason)
-             ? SolveWholeByDevices(options, ext_options, &arrays, summary)
-             : Outcome::NotBySeveral(reason);
-}
-
-void Solve(const ceres::Solver::Options& options,
-           const Options& ext_options,
-           ceres::Problem* problem,
-           ceres::Solver::Summary* summary,
-           Summary* ext_summary) {
-  const double start = Now();
-  Failure ignored;  // Then what there is stands.
-  ignored.Guard(false, [&] {
-    std::string error;
-    if (!HasNoRanks(ext_options, "a ceres::Problem", &error)) {
-      summary->termination_type = ceres::FAILURE;
-      summary->message = error;
-      return false;
-    }
-    // Without several devices nothing here takes memory.
-    Attempts attempts(ext_options);
-    TryEach(&attempts, [&](const Attempt& attempt) {
-      if (!attempts.by_several()) {
-        return SolveOnce(
-            options, ext_options, attempt, problem, summary, ext_summary);
-      }
-      Summary of_devices;
-      const Outcome outcome =
-          SolveProblemByDevices(options, ext_options, problem, &of_devices);
-      if (ext_summary != nullptr) {
-        *ext_summary = std::move(of_devices);
-      } else {
-        *summary = std::move(of_devices);
-      }
-      return outcome;
-    });
-    if (!attempts.is_first() || attempts.by_several()) {
-      CountTimeSince(start, summary);
-    }
-    return true;
-  });
-}
 
 // False, with a sentence, if a solve can't begin. *facts: of arrays on *device,
 // which may be null.
@@ -168,6 +81,63 @@ bool CanSolveArrays(const ceres::Solver::Options& options,
                         error,
                         device,
                         facts);
+}
+
+// An attempt by the devices of cuda_devices. of_ranks: null: machines come from
+// those that are idle.
+Outcome SolveByDevices(const ceres::Solver::Options& options,
+                       const Options& ext_options,
+                       const ArrayProblem& problem,
+                       KeptMachines* kept,
+                       MachinesOfRanks* of_ranks,
+                       Summary* summary) {
+  std::vector<Options> of_devices;
+  std::string reason =
+      WhyOneDevice(ext_options, HasDeviceArrays(problem), &of_devices);
+  if (!reason.empty()) {
+    return Outcome::NotBySeveral(reason);
+  }
+  while (of_ranks != nullptr && of_ranks->size() < of_devices.size()) {
+    of_ranks->push_back(std::make_unique<KeptMachines>());
+    of_ranks->back()->is_for_several = true;
+  }
+  const auto solve = [&](const ceres::Solver::Options& of_rank,
+                         const Options& ext_of_rank,
+                         ArrayProblem* part,
+                         Summary* of_part) {
+    if (of_ranks == nullptr) {
+      ceres_ext::Solve(of_rank, ext_of_rank, part, of_part);
+      return;
+    }
+    const auto rank = static_cast<size_t>(ext_of_rank.communicator->rank());
+    SolveArraysOrProblem(of_rank,
+                         ext_of_rank,
+                         part,
+                         (*of_ranks)[rank].get(),
+                         /*of_ranks=*/nullptr,
+                         of_part);
+  };
+  if (!SolveParts(options,
+                  of_devices,
+                  problem,
+                  kept->host_context(options.num_threads),
+                  solve,
+                  summary,
+                  &reason)) {
+    return Outcome::NotBySeveral(reason);
+  }
+  Outcome outcome;
+  if (summary->termination_type == ceres::FAILURE) {
+    outcome.status = {kernels::StatusCode::kNumericalFailure, summary->message};
+    outcome.by_several = true;
+    // Callbacks are called once for an iteration.
+    outcome.may_repeat =
+        options.callbacks.empty() || summary->iterations.empty();
+    if (of_ranks != nullptr) {
+      of_ranks->clear();  // One device needs their memory.
+    }
+  }
+  return outcome;
 }
 
 // SolveArraysOnce of a summary that earlier attempts may have filled.
@@ -383,63 +353,6 @@ bool SolveByRanks(const ceres::Solver::Options& options,
   return outcome.stage != Outcome::kNeedsProblem;
 }
 
-// An attempt by the devices of cuda_devices. of_ranks: null: machines come from
-// those that are idle.
-Outcome SolveByDevices(const ceres::Solver::Options& options,
-                       const Options& ext_options,
-                       const ArrayProblem& problem,
-                       KeptMachines* kept,
-                       MachinesOfRanks* of_ranks,
-                       Summary* summary) {
-  std::vector<Options> of_devices;
-  std::string reason =
-      WhyOneDevice(ext_options, HasDeviceArrays(problem), &of_devices);
-  if (!reason.empty()) {
-    return Outcome::NotBySeveral(reason);
-  }
-  while (of_ranks != nullptr && of_ranks->size() < of_devices.size()) {
-    of_ranks->push_back(std::make_unique<KeptMachines>());
-    of_ranks->back()->is_for_several = true;
-  }
-  const auto solve = [&](const ceres::Solver::Options& of_rank,
-                         const Options& ext_of_rank,
-                         ArrayProblem* part,
-                         Summary* of_part) {
-    if (of_ranks == nullptr) {
-      ceres_ext::Solve(of_rank, ext_of_rank, part, of_part);
-      return;
-    }
-    const auto rank = static_cast<size_t>(ext_of_rank.communicator->rank());
-    SolveArraysOrProblem(of_rank,
-                         ext_of_rank,
-                         part,
-                         (*of_ranks)[rank].get(),
-                         /*of_ranks=*/nullptr,
-                         of_part);
-  };
-  if (!SolveParts(options,
-                  of_devices,
-                  problem,
-                  kept->host_context(options.num_threads),
-                  solve,
-                  summary,
-                  &reason)) {
-    return Outcome::NotBySeveral(reason);
-  }
-  Outcome outcome;
-  if (summary->termination_type == ceres::FAILURE) {
-    outcome.status = {kernels::StatusCode::kNumericalFailure, summary->message};
-    outcome.by_several = true;
-    // Callbacks are called once for an iteration.
-    outcome.may_repeat =
-        options.callbacks.empty() || summary->iterations.empty();
-    if (of_ranks != nullptr) {
-      of_ranks->clear();  // One device needs their memory.
-    }
-  }
-  return outcome;
-}
-
 void SolveArraysOrProblem(const ceres::Solver::Options& options,
                           const Options& ext_options,
                           const ArrayProblem* problem,
@@ -490,6 +403,87 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
     AssignOrShorten(failure.sentence(), &summary->message);
     AssignOrShorten(failure.sentence(), &summary->path_reason);
   }
+}
+
+// SolveWhole by the devices of cuda_devices.
+Outcome SolveWholeByDevices(const ceres::Solver::Options& options,
+                            const Options& ext_options,
+                            ArraysOfProblem* arrays,
+                            Summary* summary) {
+  if (options.update_state_every_iteration) {
+    return Outcome::NotBySeveral("update_state_every_iteration is true");
+  }
+  // Arrays have no ordering, and these blocks are eliminated anyway.
+  ceres::Solver::Options of_arrays = options;
+  const int own = FindOwnArray(arrays->arrays());
+  if (own >= 0 && options.linear_solver_ordering != nullptr &&
+      arrays->IsFirstGroup(own, *options.linear_solver_ordering)) {
+    of_arrays.linear_solver_ordering.reset();
+  }
+  BorrowedMachines machines(ext_options);
+  const Outcome outcome = SolveByDevices(of_arrays,
+                                         ext_options,
+                                         arrays->arrays(),
+                                         machines.get(),
+                                         /*of_ranks=*/nullptr,
+                                         summary);
+  if (summary->IsSolutionUsable()) {
+    arrays->Write();
+  }
+  return outcome;
+}
+
+// The same of a ceres::Problem.
+Outcome SolveProblemByDevices(const ceres::Solver::Options& options,
+                              const Options& ext_options,
+                              ceres::Problem* problem,
+                              Summary* summary) {
+  std::string reason;
+  ArraysOfProblem arrays;
+  // The solve by one says what is not valid.
+  return CanSolve(options, ext_options, problem, &reason) &&
+                 options.IsValid(&reason) && problem != nullptr &&
+                 arrays.Read(*problem, &reason)
+             ? SolveWholeByDevices(options, ext_options, &arrays, summary)
+             : Outcome::NotBySeveral(reason);
+}
+
+void Solve(const ceres::Solver::Options& options,
+           const Options& ext_options,
+           ceres::Problem* problem,
+           ceres::Solver::Summary* summary,
+           Summary* ext_summary) {
+  const double start = Now();
+  Failure ignored;  // Then what there is stands.
+  ignored.Guard(false, [&] {
+    std::string error;
+    if (!HasNoRanks(ext_options, "a ceres::Problem", &error)) {
+      summary->termination_type = ceres::FAILURE;
+      summary->message = error;
+      return false;
+    }
+    // Without several devices nothing here takes memory.
+    Attempts attempts(ext_options);
+    TryEach(&attempts, [&](const Attempt& attempt) {
+      if (!attempts.by_several()) {
+        return SolveOnce(
+            options, ext_options, attempt, problem, summary, ext_summary);
+      }
+      Summary of_devices;
+      const Outcome outcome =
+          SolveProblemByDevices(options, ext_options, problem, &of_devices);
+      if (ext_summary != nullptr) {
+        *ext_summary = std::move(of_devices);
+      } else {
+        *summary = std::move(of_devices);
+      }
+      return outcome;
+    });
+    if (!attempts.is_first() || attempts.by_several()) {
+      CountTimeSince(start, summary);
+    }
+    return true;
+  });
 }
 
 }  // namespace

@@ -26,11 +26,6 @@ Options Attempt::Apply(const Options& options) const {
   return applied;
 }
 
-bool LacksRoom(const Status& status) {
-  return status.code == StatusCode::kOutOfMemory ||
-         status.code == StatusCode::kUnsupported;
-}
-
 std::string AsReason(const Status& status) {
   return (status.code == StatusCode::kDeviceError ? "the device failed: "
                                                   : "") +
@@ -40,13 +35,20 @@ std::string AsReason(const Status& status) {
 AttemptPart PartToLeave(const Options& options,
                         const Attempt& attempt,
                         const Outcome& outcome) {
+  const StatusCode code = outcome.status.code;
+  const bool has_run = outcome.stage == Outcome::kRun;
   const bool is_declined = outcome.stage == Outcome::kDeclined;
-  // Other set-ups, and one device for several that were not started, are the
-  // plan's to choose.
-  const bool needs_fallback =
-      outcome.stage == Outcome::kRun || (is_declined && !outcome.by_several);
-  if (outcome.status.ok() || !outcome.may_repeat ||
-      (needs_fallback && !MayFallBack(options))) {
+  if (outcome.status.ok() || !outcome.may_repeat) {
+    return nullptr;
+  }
+  if (outcome.is_exact &&
+      (code == StatusCode::kOutOfMemory || code == StatusCode::kUnsupported)) {
+    return &Attempt::why_pcg;
+  }
+  // Decide knows about other set-ups, and about several devices that were not
+  // started.
+  if ((has_run || (is_declined && !outcome.by_several)) &&
+      !MayFallBack(options)) {
     return nullptr;
   }
   if (outcome.is_chosen) {
@@ -58,17 +60,11 @@ AttemptPart PartToLeave(const Options& options,
   if (is_declined || outcome.stage == Outcome::kNeedsProblem) {
     return attempt.why_problem.empty() ? &Attempt::why_problem : nullptr;
   }
-  if (outcome.is_exact && LacksRoom(outcome.status)) {
-    return &Attempt::why_pcg;
-  }
   // A value that is not finite on a device is not finite on the host either.
-  const bool is_numerical =
-      outcome.stage == Outcome::kRun &&
-      outcome.status.code == StatusCode::kNumericalFailure;
-  if (outcome.on_device && !is_numerical) {
-    return &Attempt::why_host;
+  if (has_run && code == StatusCode::kNumericalFailure) {
+    return outcome.in_float ? &Attempt::why_double : nullptr;
   }
-  return outcome.in_float && is_numerical ? &Attempt::why_double : nullptr;
+  return outcome.on_device ? &Attempt::why_host : nullptr;
 }
 
 bool Attempts::Next(const Outcome& outcome) {
@@ -76,25 +72,26 @@ bool Attempts::Next(const Outcome& outcome) {
   if (part == nullptr) {
     return false;
   }
-  const char* how = "";
-  if (part == &Attempt::why_one) {
-    how = "by one device, because several failed: ";
-  } else if (part == &Attempt::why_host) {
-    how = "on the host, because ";
+  is_first_ = false;
+  std::string& why = now_.*part;
+  why = part == &Attempt::why_problem ? outcome.status.message
+                                      : AsReason(outcome.status);
+  if (why.empty()) {
+    why = "it failed";  // An empty reason would not leave it.
+  }
+  if (part == &Attempt::why_host) {
     lacks_room_ = outcome.status.code != StatusCode::kDeviceError;
-  } else if (part == &Attempt::why_double) {
-    how = "in double, because mixed precision failed: ";
   } else if (part == &Attempt::why_pcg && lacks_room_) {
     now_.why_host.clear();  // PCG may have room there.
   }
-  now_.*part = part == &Attempt::why_problem ? outcome.status.message
-                                             : AsReason(outcome.status);
-  if ((now_.*part).empty()) {
-    now_.*part = "it failed";  // An empty reason would not leave it.
-  }
-  is_first_ = false;
+  const char* const how = part == &Attempt::why_one
+                              ? "by one device, because several failed: "
+                          : part == &Attempt::why_host ? "on the host, because "
+                          : part == &Attempt::why_double
+                              ? "in double, because mixed precision failed: "
+                              : "by PCG, because exact steps failed: ";
   LOG_IF(WARNING, outcome.stage == Outcome::kRun)
-      << done_ << " again " << how << now_.*part << ".";
+      << done_ << " again " << how << why << ".";
   return true;
 }
 

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The attempts at a request in the order in which they are made, and the only
-// place that goes from one to the next:
+// The attempts at a request in their order, and the only place that goes from
+// one to the next:
 //
 //   a chosen solver      then  the program's, then stock Ceres
 //   several devices      then  one device, or the host
@@ -90,8 +90,6 @@ AttemptPart PartToLeave(const Options& options,
                         const Attempt& attempt,
                         const Outcome& outcome);
 
-// True if memory, or a library, was not enough for what was tried.
-bool LacksRoom(const kernels::Status& status);
 // A failure as a reason, a clause: "the device failed: CUDA says no".
 std::string AsReason(const kernels::Status& status);
 

@@ -329,13 +329,10 @@ class Computation {
     if (!outcome.status.ok()) {
       Explain(outcome.status, record);
       outcome.status.message = *error_;
-      // A factor of the host, where that may be, comes before PCG.
       outcome.on_device = setup.is_on_device();
-      if (may_use_pcg && LacksRoom(outcome.status) &&
-          !(outcome.on_device && MayFallBack(request_.options))) {
-        outcome.is_exact = true;
-        outcome.stage = Outcome::kSetup;
-      }
+      // A factor of the host, where that may be, comes before PCG.
+      outcome.is_exact =
+          may_use_pcg && !(outcome.on_device && MayFallBack(request_.options));
     }
     return outcome;
   }
