@@ -161,15 +161,8 @@ struct Covariance::Impl {
       if (!IsValid(&error)) {
         return false;
       }
+      request.asked = options;
       request.options = OptionsOf(options);
-      request.num_threads = options.num_threads;
-      request.use_pcg = options.method == COVARIANCE_METHOD_PCG;
-      request.pcg_tolerance = options.pcg_tolerance;
-      request.max_num_pcg_iterations = options.max_num_pcg_iterations;
-      request.apply_loss = options.apply_loss_function;
-      request.inner_constraints = options.gauge == COVARIANCE_GAUGE_INNER;
-      request.is_damped = options.gauge == COVARIANCE_GAUGE_DAMPED;
-      request.damping = options.damping;
       request.refuses_unused = refuses_unused;
       request.arrays = whole_arrays;
       Add(pairs, blocks);
@@ -179,7 +172,7 @@ struct Covariance::Impl {
       const BorrowedMachines kept(request.options);
       if constexpr (std::is_same_v<std::decay_t<Problem>, ArrayProblem>) {
         if (!IsValidProblem(
-                problem, kept->host_context(request.num_threads), &error)) {
+                problem, kept->host_context(options.num_threads), &error)) {
           return false;
         }
       }
@@ -197,21 +190,10 @@ struct Covariance::Impl {
 
   bool Scale() {
     const CovarianceFound& found = result.found;
-    summary.device = result.device;
-    summary.cost = found.cost;
-    summary.num_residuals = found.num_residuals;
-    summary.num_columns = found.num_columns;
-    summary.num_free_directions = found.num_free;
+    summary = found;
     summary.redundancy = found.num_residuals -
-                         (found.num_columns - found.num_free) +
+                         (found.num_columns - found.num_free_directions) +
                          result.num_damped;
-    summary.smallest_eigenvalue = found.smallest_eigenvalue;
-    summary.num_pcg_iterations = found.num_pcg_iterations;
-    summary.memory_bytes = found.memory_bytes;
-    summary.memory_forecast_bytes = found.memory_forecast_bytes;
-    summary.evaluation_time_in_seconds = found.evaluation_seconds;
-    summary.factorization_time_in_seconds = found.factorization_seconds;
-    summary.blocks_time_in_seconds = found.blocks_seconds;
     if (options.scale == COVARIANCE_SCALE_A_POSTERIORI) {
       if (summary.redundancy <= 0) {
         error = "There is no scale a posteriori, since the redundancy is " +

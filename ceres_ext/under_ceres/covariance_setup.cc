@@ -260,7 +260,7 @@ class Computation {
     if (!outcome.status.ok()) {
       *error_ = outcome.status.message;
     } else if (!attempts.now().why_pcg.empty()) {
-      result_->device +=
+      result_->found.device +=
           "; PCG, since there is no factorisation: " + attempts.now().why_pcg;
     }
     return outcome.status.ok();
@@ -273,17 +273,19 @@ class Computation {
   }
 
   Outcome Try(const Attempt& attempt) {
-    const bool use_pcg = request_.use_pcg || !attempt.why_pcg.empty();
+    const bool use_pcg = request_.asked.method == COVARIANCE_METHOD_PCG ||
+                         !attempt.why_pcg.empty();
     const bool may_use_pcg = request_.may_use_pcg && !use_pcg;
     *result_ = {};
     error_->clear();
     PreprocessedProblem pp;
     pp.options.linear_solver_type = ceres::DENSE_SCHUR;
-    pp.options.num_threads = request_.num_threads;
+    pp.options.num_threads = request_.asked.num_threads;
     if (use_pcg) {
       pp.options.linear_solver_type = ceres::ITERATIVE_SCHUR;
       pp.options.preconditioner_type = ceres::SCHUR_JACOBI;
-      pp.options.max_linear_solver_iterations = request_.max_num_pcg_iterations;
+      pp.options.max_linear_solver_iterations =
+          request_.asked.max_num_pcg_iterations;
     }
     if (!source_->Prepare(&pp, error_)) {
       return Fault(*error_);
@@ -292,7 +294,7 @@ class Computation {
     Summary record;
     SolveInput input;
     input.options = request_.options;
-    input.num_threads = request_.num_threads;
+    input.num_threads = request_.asked.num_threads;
     input.attempt = attempt;
     input.purpose = Purpose::kCovariance;
     input.arrays = source_->arrays();
@@ -313,14 +315,14 @@ class Computation {
       return outcome;
     }
     CovarianceWanted wanted;
-    wanted.apply_loss = request_.apply_loss;
-    wanted.inner_constraints = request_.inner_constraints;
-    wanted.pcg_tolerance = request_.pcg_tolerance;
+    wanted.apply_loss = request_.asked.apply_loss_function;
+    wanted.inner_constraints = request_.asked.gauge == COVARIANCE_GAUGE_INNER;
+    wanted.pcg_tolerance = request_.asked.pcg_tolerance;
     source_->SetState(pp, &wanted.state);
     if (!ListBlocks(&wanted) || !ListDamping(&wanted)) {
       return Fault(*error_);
     }
-    result_->device = record.device;
+    result_->found.device = record.device;
     if (!is_set_up) {
       return {};  // Nothing varies.
     }
@@ -407,7 +409,7 @@ class Computation {
   }
 
   bool ListDamping(CovarianceWanted* wanted) {
-    if (!request_.is_damped) {
+    if (request_.asked.gauge != COVARIANCE_GAUGE_DAMPED) {
       return true;
     }
     size_t at = 0;
@@ -421,10 +423,10 @@ class Computation {
         num_columns += size;
       }
       at += static_cast<size_t>(size);
-      is_long_enough = is_long_enough && at <= request_.damping.size();
+      is_long_enough = is_long_enough && at <= request_.asked.damping.size();
     });
-    if (!is_long_enough || at != request_.damping.size()) {
-      *error_ = "damping has " + std::to_string(request_.damping.size()) +
+    if (!is_long_enough || at != request_.asked.damping.size()) {
+      *error_ = "damping has " + std::to_string(request_.asked.damping.size()) +
                 " values; expected " + std::to_string(at) +
                 ", those of the tangent spaces of all blocks.";
       return false;
@@ -433,7 +435,7 @@ class Computation {
     for (const auto& [offset, from] : places) {
       for (int i = 0; i < from.second; ++i) {
         const double value =
-            request_.damping[from.first + static_cast<size_t>(i)];
+            request_.asked.damping[from.first + static_cast<size_t>(i)];
         wanted->diagonal[static_cast<size_t>(offset) + static_cast<size_t>(i)] =
             value;
         result_->num_damped += value != 0.0 ? 1 : 0;
@@ -445,7 +447,8 @@ class Computation {
   // Fills *error_.
   void Explain(const Status& status, const Summary& record) {
     *error_ = status.message;
-    if (status.code != StatusCode::kNumericalFailure || request_.is_damped) {
+    if (status.code != StatusCode::kNumericalFailure ||
+        request_.asked.gauge == COVARIANCE_GAUGE_DAMPED) {
       return;
     }
     const CovarianceFound& found = result_->found;
@@ -461,17 +464,19 @@ class Computation {
           " parameter blocks by themselves, " + source_->Name(worst.worst) +
           " worst of all; hold them constant, take them out, or damp "
           "them (gauge = DAMPED).";
-    } else if (found.num_free > 0) {
-      const bool has_more = found.num_free >= CovarianceFound::kMostDirections;
+    } else if (found.num_free_directions > 0) {
+      const bool has_more =
+          found.num_free_directions >= CovarianceFound::kMostDirections;
       *error_ = std::string("The residuals leave ") +
-                (has_more ? "at least " : "") + std::to_string(found.num_free) +
+                (has_more ? "at least " : "") +
+                std::to_string(found.num_free_directions) +
                 " directions free, which move " +
                 std::to_string(found.num_moved_blocks) +
                 " blocks that are not eliminated, ";
       for (size_t i = 0; i < found.moved_blocks.size(); ++i) {
         *error_ += (i == 0 ? "" : ", ") + source_->Name(found.moved_blocks[i]);
       }
-      *error_ += request_.inner_constraints
+      *error_ += request_.asked.gauge == COVARIANCE_GAUGE_INNER
                      ? " among them; inner constraints take at most 7."
                      : " among them; hold blocks constant, or set gauge = "
                        "INNER or DAMPED.";
