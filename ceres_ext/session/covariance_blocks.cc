@@ -69,7 +69,6 @@ class CovarianceSolver {
         found_(found) {}
 
   Status Compute() {
-    *found_ = {};
     found_->num_residuals = session_->num_residuals();
     found_->num_columns = session_->num_columns();
     {

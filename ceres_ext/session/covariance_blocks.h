@@ -81,8 +81,9 @@ struct CovarianceFound : CovarianceSummary {
   std::vector<const double*> moved_blocks;
 };
 
-// kNumericalFailure: an evaluation failed, or the wanted result does not exist.
-// *found or the session's record (FindDegenerateBlocks) lists the blocks then.
+// Fills *found, a new one. kNumericalFailure: an evaluation failed, or the
+// wanted result does not exist. *found or the session's record
+// (FindDegenerateBlocks) lists the blocks then.
 template <typename Machine>
 kernels::Status ComputeCovarianceBlocks(const CovarianceWanted& wanted,
                                         const Summary& record,
