@@ -292,24 +292,6 @@ bool SolveDeviceArrays(const ceres::Solver::Options& options,
   return status.ok();
 }
 
-// Aborts the other ranks where an exception leaves the solve.
-class AbortGuard {
- public:
-  explicit AbortGuard(kernels::Communicator* communicator)
-      : communicator_(communicator) {}
-  ~AbortGuard() {
-    if (communicator_ != nullptr) {
-      communicator_->Abort("an exception ended its solve.");
-    }
-  }
-  AbortGuard(const AbortGuard&) = delete;
-  AbortGuard& operator=(const AbortGuard&) = delete;
-  void Leave() { communicator_ = nullptr; }
-
- private:
-  kernels::Communicator* communicator_;
-};
-
 // A solve by several ranks, of which each calls this. False, with a sentence,
 // if it can't begin. Whatever happens on a rank, no other waits for it for
 // longer than the communicator's time-out.
@@ -319,7 +301,12 @@ bool SolveByRanks(const ceres::Solver::Options& options,
                   KeptMachines* kept,
                   Summary* summary,
                   std::string* error) {
-  AbortGuard guard(ext_options.communicator);
+  // Aborts the other ranks where an exception leaves the solve.
+  auto abort_others = [](kernels::Communicator* communicator) {
+    communicator->Abort("an exception ended its solve.");
+  };
+  std::unique_ptr<kernels::Communicator, decltype(abort_others)> guard(
+      ext_options.communicator, abort_others);
   std::string mine;
   if (problem == nullptr || !HasDeviceArrays(*problem)) {
     CanSolveArrays(options,
@@ -338,7 +325,7 @@ bool SolveByRanks(const ceres::Solver::Options& options,
                     kept,
                     &solve,
                     error)) {
-    guard.Leave();
+    static_cast<void>(guard.release());
     return false;
   }
   const Outcome outcome = TryArrays(solve.options,
@@ -348,7 +335,7 @@ bool SolveByRanks(const ceres::Solver::Options& options,
                                     /*device_facts=*/{},
                                     kept,
                                     summary);
-  guard.Leave();
+  static_cast<void>(guard.release());
   *error = outcome.status.message;
   return outcome.stage != Outcome::kNeedsProblem;
 }
