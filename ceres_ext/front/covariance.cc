@@ -12,7 +12,7 @@
 #include "Eigen/Core"
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/import/array_import.h"
-#include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/under_ceres/covariance_setup.h"
 
@@ -27,7 +27,7 @@ using Pairs = std::vector<std::pair<const double*, const double*>>;
 Options OptionsOf(const CovarianceOptions& options) {
   Options result;
   result.device = options.ext.device;
-  result.cuda_device = WithOneDevice(options.ext).cuda_device;
+  result.cuda_device = Attempt().Apply(options.ext).cuda_device;
   result.cuda_memory_limit_bytes = options.ext.cuda_memory_limit_bytes;
   result.schur_factorization = options.ext.schur_factorization;
   result.batch_evaluation = options.ext.batch_evaluation;
@@ -161,15 +161,8 @@ struct Covariance::Impl {
       if (!IsValid(&error)) {
         return false;
       }
+      request.asked = options;
       request.options = OptionsOf(options);
-      request.num_threads = options.num_threads;
-      request.use_pcg = options.method == COVARIANCE_METHOD_PCG;
-      request.pcg_tolerance = options.pcg_tolerance;
-      request.max_num_pcg_iterations = options.max_num_pcg_iterations;
-      request.apply_loss = options.apply_loss_function;
-      request.inner_constraints = options.gauge == COVARIANCE_GAUGE_INNER;
-      request.is_damped = options.gauge == COVARIANCE_GAUGE_DAMPED;
-      request.damping = options.damping;
       request.refuses_unused = refuses_unused;
       request.arrays = whole_arrays;
       Add(pairs, blocks);
@@ -179,7 +172,7 @@ struct Covariance::Impl {
       const BorrowedMachines kept(request.options);
       if constexpr (std::is_same_v<std::decay_t<Problem>, ArrayProblem>) {
         if (!IsValidProblem(
-                problem, kept->host_context(request.num_threads), &error)) {
+                problem, kept->host_context(options.num_threads), &error)) {
           return false;
         }
       }
@@ -197,21 +190,10 @@ struct Covariance::Impl {
 
   bool Scale() {
     const CovarianceFound& found = result.found;
-    summary.device = result.device;
-    summary.cost = found.cost;
-    summary.num_residuals = found.num_residuals;
-    summary.num_columns = found.num_columns;
-    summary.num_free_directions = found.num_free;
+    summary = found;
     summary.redundancy = found.num_residuals -
-                         (found.num_columns - found.num_free) +
+                         (found.num_columns - found.num_free_directions) +
                          result.num_damped;
-    summary.smallest_eigenvalue = found.smallest_eigenvalue;
-    summary.num_pcg_iterations = found.num_pcg_iterations;
-    summary.memory_bytes = found.memory_bytes;
-    summary.memory_forecast_bytes = found.memory_forecast_bytes;
-    summary.evaluation_time_in_seconds = found.evaluation_seconds;
-    summary.factorization_time_in_seconds = found.factorization_seconds;
-    summary.blocks_time_in_seconds = found.blocks_seconds;
     if (options.scale == COVARIANCE_SCALE_A_POSTERIORI) {
       if (summary.redundancy <= 0) {
         error = "There is no scale a posteriori, since the redundancy is " +

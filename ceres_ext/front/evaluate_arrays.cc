@@ -14,11 +14,10 @@
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/import/problem_of_arrays.h"
-#include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/plan/solve_plan.h"
 #include "ceres_ext/session/known_facts.h"
 #include "ceres_ext/session/session.h"
-#include "glog/logging.h"
 
 namespace ceres_ext {
 namespace {
@@ -88,37 +87,53 @@ Status EvaluateOn(std::shared_ptr<KeptMachine<Machine>> kept,
                           evaluated->gradient.data());
 }
 
+// By Ceres. The gradient has all blocks.
+Outcome EvaluateProblem(const EvaluateOptions& options,
+                        const ArrayProblem& problem,
+                        double* cost,
+                        std::vector<double>* gradient) {
+  ProblemOfArrays of_arrays(problem);
+  ceres::Problem::EvaluateOptions evaluate_options;
+  evaluate_options.apply_loss_function = options.apply_loss_function;
+  evaluate_options.num_threads = options.num_threads;
+  return of_arrays.problem()->Evaluate(
+             evaluate_options, cost, nullptr, gradient, nullptr)
+             ? Outcome()
+             : Outcome(Status(StatusCode::kNumericalFailure,
+                              "A residual block can't be evaluated."));
+}
+
 class SessionEvaluation {
  public:
   SessionEvaluation(const EvaluateOptions& options,
                     const Options& ext_options,
                     const ArrayProblem& problem,
                     KeptMachines* kept)
-      : options_(options), kept_(kept), arrays_(&problem, &ignored_) {
-    request_.options = ext_options;
-    request_.num_threads = options.num_threads;
-    request_.has_ceres_state = false;
-    ceres::Solver::Options& solver_options = request_.solver_options;
-    solver_options.linear_solver_type = ceres::CGNR;
-    solver_options.preconditioner_type = ceres::IDENTITY;
-    // One evaluation is the work that a device would have.
-    solver_options.max_num_iterations = 1;
-    solver_options.max_linear_solver_iterations = 1;
-  }
+      : options_(options),
+        ext_options_(ext_options),
+        problem_(problem),
+        kept_(kept),
+        arrays_(&problem, &ignored_),
+        facts_(ext_options, options.num_threads, &structure_, kept) {}
 
-  // Null: not wanted. If false, *error says why they are not available, or
-  // *needs_problem is set.
-  bool Run(double* cost,
-           std::vector<double>* gradient,
-           bool* needs_problem,
-           std::string* error) {
-    *needs_problem =
-        !request_.options.enabled ||
-        !arrays_.WhyProblemIsNeeded(request_.solver_options).empty();
+  // Null: not wanted. If false, *error says why they are not available.
+  bool Run(double* cost, std::vector<double>* gradient, std::string* error) {
+    Attempts attempts(ext_options_, {}, "The problem is evaluated");
     Evaluated evaluated;
-    if (*needs_problem ||
-        !Evaluate(gradient != nullptr, &evaluated, needs_problem, error)) {
+    const Outcome outcome = TryEach(&attempts, [&](const Attempt& attempt) {
+      return attempt.why_problem.empty()
+                 ? Evaluate(attempt, gradient != nullptr, &evaluated)
+                 : EvaluateProblem(options_, problem_, cost, gradient);
+    });
+    if (!outcome.status.ok()) {
+      *error =
+          outcome.stage == Outcome::kDeclined
+              ? "Ceres Ext refuses the problem: " + outcome.status.message + "."
+              : outcome.status.message;
       return false;
+    }
+    if (!attempts.now().why_problem.empty()) {
+      return true;
     }
     double fixed_cost = 0.0;
     if (!arrays_.FixedCost(options_.apply_loss_function, &fixed_cost)) {
@@ -137,129 +152,74 @@ class SessionEvaluation {
   }
 
  private:
-  bool Refuse(const std::string& reason,
-              bool* needs_problem,
-              std::string* error) const {
-    *needs_problem = request_.options.fallback != FALLBACK_REFUSE;
-    if (!*needs_problem) {
-      *error = "Ceres Ext refuses the problem: " + reason + ".";
+  Outcome Evaluate(const Attempt& attempt,
+                   bool want_gradient,
+                   Evaluated* evaluated) {
+    if (!ext_options_.enabled) {
+      return {Outcome::kNeedsProblem, "enabled = false"};
     }
-    return false;
-  }
-
-  // On the machine that is planned, or what follows when that fails.
-  bool Evaluate(bool want_gradient,
-                Evaluated* evaluated,
-                bool* needs_problem,
-                std::string* error) {
+    if (!attempt.why_host.empty()) {
+      facts_.DropDevice();
+    }
+    PlanRequest request;
+    request.options = attempt.Apply(ext_options_);
+    request.num_threads = options_.num_threads;
+    request.attempt = attempt;
+    request.purpose = Purpose::kEvaluation;
+    request.has_ceres_state = false;
+    std::string reason = arrays_.WhyProblemIsNeeded(request.solver_options);
+    if (!reason.empty()) {
+      return {Outcome::kNeedsProblem, reason};
+    }
     ImportOptions import_options;
-    import_options.batch_evaluation = request_.options.batch_evaluation;
+    import_options.batch_evaluation = ext_options_.batch_evaluation;
     import_options.use_schur = false;
-    ProblemStructure structure;
-    KnownFacts facts(request_.options, request_.num_threads, &structure, kept_);
-    while (true) {
-      std::string reason;
-      if (!arrays_.Import(import_options,
-                          kept_->is_for_several,
-                          kept_->host_context(request_.num_threads),
-                          &structure,
-                          &reason)) {
-        return Refuse(reason, needs_problem, error);
-      }
-      RowFacts rows = FactsOf(structure);
-      arrays_.CountValues(import_options.batch_evaluation,
-                          &rows.num_values,
-                          &rows.num_host_values);
-      const auto decision = Decide(request_, rows, facts);
-      if (const auto* refusal = std::get_if<Refusal>(&decision)) {
-        return Refuse(refusal->reason, needs_problem, error);
-      }
-      const SolvePlan& plan = std::get<SolvePlan>(decision);
-      const auto evaluate_on = [&](auto machine) {
-        return EvaluateOn(std::move(machine),
-                          plan,
-                          options_.apply_loss_function,
-                          want_gradient,
-                          &structure,
-                          evaluated);
-      };
-      const Status status =
-          plan.on_device ? evaluate_on(facts.device())
-                         : evaluate_on(kept_->GetHost(request_.num_threads));
-      if (status.ok()) {
-        return true;
-      }
-      const bool may_go_on = request_.options.fallback == FALLBACK_TO_CERES;
-      if (status.code == StatusCode::kNumericalFailure) {
-        if (plan.mixed && evaluated->has_float_blocks && may_go_on) {
-          request_.options.precision = PRECISION_DOUBLE;
-          continue;
-        }
-        *error = "Initial residual and Jacobian evaluation failed. " +
-                 status.message;
-        return false;
-      }
-      if (!plan.on_device || !may_go_on) {
-        *error = status.message;
-        return false;
-      }
-      // This is the only report of a device that has failed.
-      LOG_IF(WARNING, status.code == StatusCode::kDeviceError)
-          << "The host evaluates the problem again, because the device failed: "
-          << AsClause(status.message);
-      facts.SetNoDevice(status);
+    if (!arrays_.Import(import_options,
+                        kept_->is_for_several,
+                        kept_->host_context(options_.num_threads),
+                        &structure_,
+                        &reason)) {
+      return {Outcome::kDeclined, reason};
     }
+    RowFacts rows = FactsOf(structure_);
+    arrays_.CountValues(
+        ext_options_.batch_evaluation, &rows.num_values, &rows.num_host_values);
+    const auto decision = Decide(request, rows, facts_);
+    if (const auto* refusal = std::get_if<Refusal>(&decision)) {
+      return {Outcome::kDeclined, refusal->reason};
+    }
+    const SolvePlan& plan = std::get<SolvePlan>(decision);
+    const auto evaluate_on = [&](auto machine) {
+      return EvaluateOn(std::move(machine),
+                        plan,
+                        options_.apply_loss_function,
+                        want_gradient,
+                        &structure_,
+                        evaluated);
+    };
+    Outcome outcome(plan.on_device
+                        ? evaluate_on(facts_.device())
+                        : evaluate_on(kept_->GetHost(options_.num_threads)));
+    outcome.on_device = plan.on_device;
+    outcome.in_float = plan.mixed && evaluated->has_float_blocks;
+    if (outcome.status.code == StatusCode::kNumericalFailure) {
+      outcome.status.message =
+          "Initial residual and Jacobian evaluation failed. " +
+          outcome.status.message;
+    }
+    return outcome;
   }
 
   const EvaluateOptions options_;
+  const Options& ext_options_;
+  const ArrayProblem& problem_;
   KeptMachines* const kept_;
   // A summary that no solve has filled: nothing is written to the arrays.
   const ceres::Solver::Summary ignored_;
   ArrayImport arrays_;
-  PlanRequest request_;
+  ProblemStructure structure_;
+  KnownFacts facts_;
 };
-
-// The same by Ceres, whose gradient has all blocks too.
-bool EvaluateProblem(const EvaluateOptions& options,
-                     const ArrayProblem& problem,
-                     double* cost,
-                     std::vector<double>* gradient,
-                     std::string* error) {
-  ProblemOfArrays of_arrays(problem);
-  ceres::Problem::EvaluateOptions evaluate_options;
-  evaluate_options.apply_loss_function = options.apply_loss_function;
-  evaluate_options.num_threads = options.num_threads;
-  if (of_arrays.problem()->Evaluate(
-          evaluate_options, cost, nullptr, gradient, nullptr)) {
-    return true;
-  }
-  *error = "A residual block can't be evaluated.";
-  return false;
-}
-
-// The arrays are copied, since residuals and gradient go to the host anyway.
-bool EvaluateDeviceArrays(const EvaluateOptions& options,
-                          const Options& ext_options,
-                          const ArrayProblem& problem,
-                          KeptMachines* kept,
-                          double* cost,
-                          std::vector<double>* residuals,
-                          std::vector<double>* gradient,
-                          std::string* error) {
-  HostCopies copies;
-  if (!CopyToHost(
-          ext_options, options.num_threads, problem, kept, &copies, error)) {
-    return false;
-  }
-  return EvaluateArrays(options,
-                        ext_options,
-                        *copies.problem(),
-                        kept,
-                        cost,
-                        residuals,
-                        gradient,
-                        error);
-}
 
 }  // namespace
 
@@ -281,21 +241,29 @@ bool EvaluateArrays(const EvaluateOptions& options,
     if (!HasNoRanks(given_options, "an evaluation", error)) {
       return false;
     }
-    const Options ext_options = WithOneDevice(given_options);
+    const Options ext_options = Attempt().Apply(given_options);
     if (options.num_threads < 1) {
       *error = "EvaluateOptions::num_threads is " +
                std::to_string(options.num_threads) + "; expected 1 or more";
       return false;
     }
     if (HasDeviceArrays(problem)) {
-      return EvaluateDeviceArrays(options,
-                                  ext_options,
-                                  problem,
-                                  kept,
-                                  cost,
-                                  residuals,
-                                  gradient,
-                                  error);
+      // They are copied, since residuals and gradient go to the host anyway.
+      HostCopies copies;
+      return CopyToHost(ext_options,
+                        options.num_threads,
+                        problem,
+                        kept,
+                        &copies,
+                        error) &&
+             EvaluateArrays(options,
+                            ext_options,
+                            *copies.problem(),
+                            kept,
+                            cost,
+                            residuals,
+                            gradient,
+                            error);
     }
     kernels::HostContext* const context =
         kept->host_context(options.num_threads);
@@ -310,13 +278,8 @@ bool EvaluateArrays(const EvaluateOptions& options,
     if (cost == nullptr && gradient == nullptr) {
       return true;
     }
-    bool needs_problem = false;
-    if (!SessionEvaluation(options, ext_options, problem, kept)
-             .Run(cost, gradient, &needs_problem, error)) {
-      return needs_problem &&
-             EvaluateProblem(options, problem, cost, gradient, error);
-    }
-    return true;
+    return SessionEvaluation(options, ext_options, problem, kept)
+        .Run(cost, gradient, error);
   });
   if (failure.has_happened()) {
     AssignOrShorten(failure.sentence(), error);

@@ -277,66 +277,21 @@ bool OptionRow::Check(const Options& options, std::string* error) const {
   return true;
 }
 
-const char* DeviceTypeToString(DeviceType type) { return ToString(type); }
-bool StringToDeviceType(std::string value, DeviceType* type) {
-  return FromString(std::move(value), type);
-}
-
-const char* JacobianTypeToString(JacobianType type) { return ToString(type); }
-bool StringToJacobianType(std::string value, JacobianType* type) {
-  return FromString(std::move(value), type);
-}
-
-const char* PrecisionTypeToString(PrecisionType type) { return ToString(type); }
-bool StringToPrecisionType(std::string value, PrecisionType* type) {
-  return FromString(std::move(value), type);
-}
-
-const char* PreconditionerBlocksTypeToString(PreconditionerBlocksType type) {
-  return ToString(type);
-}
-bool StringToPreconditionerBlocksType(std::string value,
-                                      PreconditionerBlocksType* type) {
-  return FromString(std::move(value), type);
-}
-
-const char* LinearSolverChoiceToString(LinearSolverChoice choice) {
-  return ToString(choice);
-}
-bool StringToLinearSolverChoice(std::string value, LinearSolverChoice* choice) {
-  return FromString(std::move(value), choice);
-}
-
-const char* PreconditionerChoiceToString(PreconditionerChoice choice) {
-  return ToString(choice);
-}
-bool StringToPreconditionerChoice(std::string value,
-                                  PreconditionerChoice* choice) {
-  return FromString(std::move(value), choice);
-}
-
-const char* ForcingSequenceTypeToString(ForcingSequenceType type) {
-  return ToString(type);
-}
-bool StringToForcingSequenceType(std::string value, ForcingSequenceType* type) {
-  return FromString(std::move(value), type);
-}
-
-const char* CudaGraphTypeToString(CudaGraphType type) { return ToString(type); }
-bool StringToCudaGraphType(std::string value, CudaGraphType* type) {
-  return FromString(std::move(value), type);
-}
-
-const char* SchurFactorizationTypeToString(SchurFactorizationType type) {
-  return ToString(type);
-}
-bool StringToSchurFactorizationType(std::string value,
-                                    SchurFactorizationType* type) {
-  return FromString(std::move(value), type);
-}
-const char* FallbackTypeToString(FallbackType type) { return ToString(type); }
-bool StringToFallbackType(std::string value, FallbackType* type) {
-  return FromString(std::move(value), type);
-}
+#define CERES_EXT_NAMES(Enum)                                        \
+  const char* Enum##ToString(Enum value) { return ToString(value); } \
+  bool StringTo##Enum(std::string text, Enum* value) {               \
+    return FromString(std::move(text), value);                       \
+  }
+CERES_EXT_NAMES(DeviceType)
+CERES_EXT_NAMES(JacobianType)
+CERES_EXT_NAMES(PrecisionType)
+CERES_EXT_NAMES(PreconditionerBlocksType)
+CERES_EXT_NAMES(LinearSolverChoice)
+CERES_EXT_NAMES(PreconditionerChoice)
+CERES_EXT_NAMES(ForcingSequenceType)
+CERES_EXT_NAMES(CudaGraphType)
+CERES_EXT_NAMES(SchurFactorizationType)
+CERES_EXT_NAMES(FallbackType)
+#undef CERES_EXT_NAMES
 
 }  // namespace ceres_ext

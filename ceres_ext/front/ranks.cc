@@ -61,34 +61,30 @@ class Fields {
 };
 
 void AddOptions(const ceres::Solver::Options& options, Fields* fields) {
-  fields->Add("max_num_iterations", options.max_num_iterations);
-  fields->Add("use_nonmonotonic_steps", options.use_nonmonotonic_steps);
-  fields->Add("max_consecutive_nonmonotonic_steps",
-              options.max_consecutive_nonmonotonic_steps);
-  fields->Add("initial_trust_region_radius",
-              options.initial_trust_region_radius);
-  fields->Add("max_trust_region_radius", options.max_trust_region_radius);
-  fields->Add("min_trust_region_radius", options.min_trust_region_radius);
-  fields->Add("min_relative_decrease", options.min_relative_decrease);
-  fields->Add("min_lm_diagonal", options.min_lm_diagonal);
-  fields->Add("max_lm_diagonal", options.max_lm_diagonal);
-  fields->Add("max_num_consecutive_invalid_steps",
-              options.max_num_consecutive_invalid_steps);
-  fields->Add("function_tolerance", options.function_tolerance);
-  fields->Add("gradient_tolerance", options.gradient_tolerance);
-  fields->Add("parameter_tolerance", options.parameter_tolerance);
-  fields->Add("preconditioner_type", options.preconditioner_type);
-  fields->Add("min_linear_solver_iterations",
-              options.min_linear_solver_iterations);
-  fields->Add("max_linear_solver_iterations",
-              options.max_linear_solver_iterations);
-  fields->Add("use_spse_initialization", options.use_spse_initialization);
-  fields->Add("max_num_spse_iterations", options.max_num_spse_iterations);
-  fields->Add("spse_tolerance", options.spse_tolerance);
-  fields->Add("eta", options.eta);
-  fields->Add("jacobi_scaling", options.jacobi_scaling);
-  fields->Add("update_state_every_iteration",
-              options.update_state_every_iteration);
+#define CERES_EXT_ADD(field) fields->Add(#field, options.field)
+  CERES_EXT_ADD(max_num_iterations);
+  CERES_EXT_ADD(use_nonmonotonic_steps);
+  CERES_EXT_ADD(max_consecutive_nonmonotonic_steps);
+  CERES_EXT_ADD(initial_trust_region_radius);
+  CERES_EXT_ADD(max_trust_region_radius);
+  CERES_EXT_ADD(min_trust_region_radius);
+  CERES_EXT_ADD(min_relative_decrease);
+  CERES_EXT_ADD(min_lm_diagonal);
+  CERES_EXT_ADD(max_lm_diagonal);
+  CERES_EXT_ADD(max_num_consecutive_invalid_steps);
+  CERES_EXT_ADD(function_tolerance);
+  CERES_EXT_ADD(gradient_tolerance);
+  CERES_EXT_ADD(parameter_tolerance);
+  CERES_EXT_ADD(preconditioner_type);
+  CERES_EXT_ADD(min_linear_solver_iterations);
+  CERES_EXT_ADD(max_linear_solver_iterations);
+  CERES_EXT_ADD(use_spse_initialization);
+  CERES_EXT_ADD(max_num_spse_iterations);
+  CERES_EXT_ADD(spse_tolerance);
+  CERES_EXT_ADD(eta);
+  CERES_EXT_ADD(jacobi_scaling);
+  CERES_EXT_ADD(update_state_every_iteration);
+#undef CERES_EXT_ADD
 }
 
 void AddParameters(const Parameters& p,
@@ -183,6 +179,7 @@ std::string WhyNotByRanks(const ArrayProblem& problem, RankSolve* solve) {
   // Merged blocks would depend on the rows of a rank.
   ext_options.preconditioner_blocks = PRECONDITIONER_BLOCKS_SINGLE;
   ext_options.fallback = FALLBACK_REFUSE;
+  ext_options.cuda_devices.clear();
   return "";
 }
 
@@ -252,7 +249,7 @@ bool PrepareRanks(const ceres::Solver::Options& options,
       const kernels::Status status =
           kept->GetDevice(ext_options, options.num_threads, &device);
       if (!status.ok() && ext_options.device == DEVICE_CUDA &&
-          ext_options.fallback == FALLBACK_REFUSE) {
+          !MayFallBack(ext_options)) {
         mine = "device = CUDA is not available: " + status.message;
       }
       Copy(
@@ -304,12 +301,12 @@ bool PrepareRanks(const ceres::Solver::Options& options,
     if (openings[rank].why_no_device[0] != '\0' &&
         solve->ext_options.device == DEVICE_CUDA) {
       solve->ext_options.device = DEVICE_HOST;
-      solve->why_host =
+      solve->attempt.why_host =
           "rank " + std::to_string(rank) + ": " + openings[rank].why_no_device;
     }
   }
   if (ext_options.device == DEVICE_HOST) {
-    solve->why_host.clear();
+    solve->attempt.why_host.clear();
   }
   return true;
 }

@@ -10,6 +10,7 @@
 #include "ceres/solver.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/session/kept_machines.h"
 
 namespace ceres_ext {
@@ -20,12 +21,11 @@ bool HasNoRanks(const Options& ext_options,
                 const char* what,
                 std::string* error);
 
-// A solve by ranks: its options, and why it is by the host although a device
-// was asked for, a clause.
+// A solve by ranks, which is their only attempt.
 struct RankSolve {
   ceres::Solver::Options options;
   Options ext_options;
-  std::string why_host;
+  Attempt attempt;
 };
 
 // Collective over ext_options.communicator. mine: why this rank can't begin;

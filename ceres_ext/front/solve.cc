@@ -21,14 +21,13 @@
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/problem_of_arrays.h"
 #include "ceres_ext/import/table_of_problem.h"
+#include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/plan/device_choice.h"
-#include "ceres_ext/plan/solve_plan.h"
 #include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/under_ceres/no_minimum.h"
 #include "ceres_ext/under_ceres/solve_once.h"
 #include "cuda_kernels/machine/communicator.h"
-#include "glog/logging.h"
 
 namespace ceres_ext {
 namespace {
@@ -53,119 +52,12 @@ void CountTimeSince(double start, ceres::Solver::Summary* summary) {
 // By rank, for the next solve.
 using MachinesOfRanks = std::vector<std::unique_ptr<KeptMachines>>;
 
-bool SolveByDevices(const ceres::Solver::Options& options,
-                    const Options& ext_options,
-                    const ArrayProblem& problem,
-                    KeptMachines* kept,
-                    MachinesOfRanks* of_ranks,
-                    Summary* summary,
-                    std::string* reason);
 void SolveArraysOrProblem(const ceres::Solver::Options& options,
                           const Options& ext_options,
                           const ArrayProblem* problem,
                           KeptMachines* kept,
                           MachinesOfRanks* of_ranks,
                           Summary* summary);
-
-// SolveWhole by the devices of cuda_devices.
-bool SolveWholeByDevices(const ceres::Solver::Options& options,
-                         const Options& ext_options,
-                         TableOfProblem* arrays,
-                         Summary* summary,
-                         std::string* reason) {
-  if (options.update_state_every_iteration) {
-    *reason = "update_state_every_iteration is true";
-    return false;
-  }
-  // Arrays have no ordering, and these blocks are eliminated anyway.
-  ceres::Solver::Options of_arrays = options;
-  const int own = FindOwnArray(arrays->arrays());
-  if (own >= 0 && options.linear_solver_ordering != nullptr &&
-      arrays->IsFirstGroup(own, *options.linear_solver_ordering)) {
-    of_arrays.linear_solver_ordering.reset();
-  }
-  BorrowedMachines machines(ext_options);
-  if (!SolveByDevices(of_arrays,
-                      ext_options,
-                      arrays->arrays(),
-                      machines.get(),
-                      /*of_ranks=*/nullptr,
-                      summary,
-                      reason)) {
-    return false;
-  }
-  if (summary->IsSolutionUsable()) {
-    arrays->Write();
-  }
-  return true;
-}
-
-// The same of a ceres::Problem. False, with a part of a sentence in *reason,
-// where one device, or the host, has to.
-bool SolveProblemByDevices(const ceres::Solver::Options& options,
-                           const Options& ext_options,
-                           ceres::Problem* problem,
-                           Summary* summary,
-                           std::string* reason) {
-  if (!CanSolve(options, ext_options, problem, reason) ||
-      !options.IsValid(reason) || problem == nullptr) {
-    return false;  // The solve by one says it.
-  }
-  TableOfProblem arrays;
-  return arrays.Read(*problem, reason) &&
-         SolveWholeByDevices(options, ext_options, &arrays, summary, reason);
-}
-
-void Solve(const ceres::Solver::Options& options,
-           const Options& ext_options,
-           ceres::Problem* problem,
-           ceres::Solver::Summary* summary,
-           Summary* ext_summary) {
-  const double start = Now();
-  Failure ignored;  // Then what there is stands.
-  ignored.Guard(false, [&] {
-    std::string error;
-    if (!HasNoRanks(ext_options, "a ceres::Problem", &error)) {
-      summary->termination_type = ceres::FAILURE;
-      summary->message = error;
-      return false;
-    }
-    // Without several devices nothing here takes memory.
-    std::string why_one;
-    std::optional<Options> of_one;
-    if (!ext_options.cuda_devices.empty()) {
-      Summary of_devices;
-      if (SolveProblemByDevices(
-              options, ext_options, problem, &of_devices, &why_one)) {
-        CountTimeSince(start, &of_devices);
-        if (ext_summary != nullptr) {
-          *ext_summary = std::move(of_devices);
-        } else {
-          *summary = std::move(of_devices);
-        }
-        return true;
-      }
-      of_one = WithOneDevice(ext_options);
-    }
-    SolveAttempt attempt;
-    while (SolveOnce(options,
-                     of_one.has_value() ? *of_one : ext_options,
-                     &attempt,
-                     problem,
-                     summary,
-                     ext_summary)) {
-      LOG(WARNING) << attempt.reason;
-    }
-    if (!why_one.empty() && ext_summary != nullptr) {
-      ext_summary->path_reason +=
-          "; cuda_devices is not used, because " + AsClause(why_one);
-    }
-    if (!attempt.reason.empty() || !why_one.empty()) {
-      CountTimeSince(start, summary);
-    }
-    return true;
-  });
-}
 
 // False, with a sentence, if a solve can't begin. *facts: of arrays on *device,
 // which may be null.
@@ -191,63 +83,124 @@ bool CanSolveArrays(const ceres::Solver::Options& options,
                         facts);
 }
 
-// SolveArraysOnce, again in double if that is the way. *reason: why it is not
-// done, a part of a sentence.
-bool SolveArrays(const ceres::Solver::Options& options,
-                 const Options& ext_options,
-                 const ArrayProblem& problem,
-                 const std::vector<DeviceArrayFacts>& device_facts,
-                 KeptMachines* kept,
-                 Summary* summary,
-                 std::string* reason) {
-  SolveAttempt attempt;
-  bool again = false;
-  bool is_done = false;
-  do {
-    is_done = SolveArraysOnce(options,
-                              ext_options,
-                              &attempt,
-                              problem,
-                              device_facts,
-                              kept,
-                              summary,
-                              reason,
-                              &again);
-    if (again) {
-      LOG(WARNING) << attempt.reason;
-      kept->Clear();
-      *summary = Summary();
+// An attempt by the devices of cuda_devices. of_ranks: null: machines come from
+// those that are idle.
+Outcome SolveByDevices(const ceres::Solver::Options& options,
+                       const Options& ext_options,
+                       const ArrayProblem& problem,
+                       KeptMachines* kept,
+                       MachinesOfRanks* of_ranks,
+                       Summary* summary) {
+  std::vector<Options> of_devices;
+  std::string reason =
+      WhyOneDevice(ext_options, HasDeviceArrays(problem), &of_devices);
+  if (!reason.empty()) {
+    return Outcome::NotBySeveral(reason);
+  }
+  while (of_ranks != nullptr && of_ranks->size() < of_devices.size()) {
+    of_ranks->push_back(std::make_unique<KeptMachines>());
+    of_ranks->back()->is_for_several = true;
+  }
+  const auto solve = [&](const ceres::Solver::Options& of_rank,
+                         const Options& ext_of_rank,
+                         ArrayProblem* part,
+                         Summary* of_part) {
+    if (of_ranks == nullptr) {
+      ceres_ext::Solve(of_rank, ext_of_rank, part, of_part);
+      return;
     }
-    if (again && !device_facts.empty() && !attempt.why_host.empty()) {
-      *reason = attempt.why_host;
-      return false;
+    const auto rank = static_cast<size_t>(ext_of_rank.communicator->rank());
+    SolveArraysOrProblem(of_rank,
+                         ext_of_rank,
+                         part,
+                         (*of_ranks)[rank].get(),
+                         /*of_ranks=*/nullptr,
+                         of_part);
+  };
+  if (!SolveParts(options,
+                  of_devices,
+                  problem,
+                  kept->host_context(options.num_threads),
+                  solve,
+                  summary,
+                  &reason)) {
+    return Outcome::NotBySeveral(reason);
+  }
+  Outcome outcome;
+  if (summary->termination_type == ceres::FAILURE) {
+    outcome.status = {kernels::StatusCode::kNumericalFailure, summary->message};
+    outcome.by_several = true;
+    // Callbacks are called once for an iteration.
+    outcome.may_repeat =
+        options.callbacks.empty() || summary->iterations.empty();
+    if (of_ranks != nullptr) {
+      of_ranks->clear();  // One device needs their memory.
     }
-  } while (again);
-  if (!is_done || !summary->IsSolutionUsable()) {
+  }
+  return outcome;
+}
+
+// SolveArraysOnce of a summary that earlier attempts may have filled.
+Outcome TryArrays(const ceres::Solver::Options& options,
+                  const Options& ext_options,
+                  const Attempt& attempt,
+                  const ArrayProblem& problem,
+                  const std::vector<DeviceArrayFacts>& device_facts,
+                  KeptMachines* kept,
+                  Summary* summary) {
+  *summary = Summary();
+  Outcome outcome = SolveArraysOnce(
+      options, ext_options, attempt, problem, device_facts, kept, summary);
+  if (outcome.stage == Outcome::kNeedsProblem || !summary->IsSolutionUsable()) {
     // A ceres::Problem has memory of its own, and what failed may have left a
     // device in any state.
     kept->Clear();
   }
-  return is_done;
+  return outcome;
 }
 
-// As solves of arrays on the host, whose *problem is valid.
+// Solves arrays on the host, whose *problem is valid.
 void SolveHostArrays(const ceres::Solver::Options& options,
                      const Options& ext_options,
                      const ArrayProblem& problem,
                      KeptMachines* kept,
+                     MachinesOfRanks* of_ranks,
                      Summary* summary) {
-  std::string reason;
-  if (SolveArrays(options, ext_options, problem, {}, kept, summary, &reason)) {
+  std::optional<ProblemOfArrays> of_arrays;
+  ceres::Solver::Options with_ordering = options;
+  Attempts attempts(ext_options);
+  TryEach(&attempts, [&](const Attempt& attempt) {
+    if (attempts.by_several()) {
+      return SolveByDevices(
+          options, ext_options, problem, kept, of_ranks, summary);
+    }
+    if (attempt.why_problem.empty()) {
+      return TryArrays(options,
+                       ext_options,
+                       attempt,
+                       problem,
+                       /*device_facts=*/{},
+                       kept,
+                       summary);
+    }
+    if (!of_arrays.has_value()) {
+      of_arrays.emplace(problem);
+      if (options.linear_solver_ordering == nullptr &&
+          ceres::IsSchurType(options.linear_solver_type)) {
+        with_ordering.linear_solver_ordering = of_arrays->MakeOrdering();
+      }
+    }
+    return SolveOnce(with_ordering,
+                     ext_options,
+                     attempt,
+                     of_arrays->problem(),
+                     summary,
+                     summary);
+  });
+  const std::string& reason = attempts.now().why_problem;
+  if (reason.empty()) {
     return;
   }
-  ProblemOfArrays of_arrays(problem);
-  ceres::Solver::Options with_ordering = options;
-  if (options.linear_solver_ordering == nullptr &&
-      ceres::IsSchurType(options.linear_solver_type)) {
-    with_ordering.linear_solver_ordering = of_arrays.MakeOrdering();
-  }
-  Solve(with_ordering, ext_options, of_arrays.problem(), summary, summary);
   NameWorst(problem, &summary->degenerate_eliminated_blocks);
   NameWorst(problem, &summary->degenerate_other_blocks);
   NameBlocks([&](DegenerateBlocks* one) { NameWorst(problem, one); },
@@ -285,18 +238,30 @@ bool SolveDeviceArrays(const ceres::Solver::Options& options,
       return false;
     }
   }
-  std::string reason;
-  if (ext_options.device == DEVICE_HOST) {
-    reason = "device = host solves";
-  } else {
+  std::string reason = "device = host solves";
+  if (ext_options.device != DEVICE_HOST) {
     Options on_device = ext_options;
     on_device.device = DEVICE_CUDA;
     // One that has failed is not used again.
     device.reset();
-    if (SolveArrays(
-            options, on_device, problem, facts, kept, summary, &reason)) {
+    Attempts attempts(on_device);
+    const Outcome outcome = TryEach(&attempts, [&](const Attempt& attempt) {
+      // The host can't read them.
+      const std::string& why =
+          attempt.why_problem.empty() ? attempt.why_host : attempt.why_problem;
+      return why.empty() ? TryArrays(options,
+                                     on_device,
+                                     attempt,
+                                     problem,
+                                     facts,
+                                     kept,
+                                     summary)
+                         : Outcome(Outcome::kNeedsProblem, why);
+    });
+    if (outcome.stage != Outcome::kNeedsProblem) {
       return true;
     }
+    reason = outcome.status.message;
     *summary = Summary();
     status =
         OpenDeviceOfArrays(ext_options, options.num_threads, kept, &device);
@@ -307,7 +272,12 @@ bool SolveDeviceArrays(const ceres::Solver::Options& options,
   }
   if (status.ok()) {
     device.reset();
-    SolveHostArrays(options, ext_options, *copies.problem(), kept, summary);
+    SolveHostArrays(options,
+                    ext_options,
+                    *copies.problem(),
+                    kept,
+                    /*of_ranks=*/nullptr,
+                    summary);
     summary->path_reason +=
         "; arrays on the device were copied to the host and back, because " +
         reason;
@@ -322,24 +292,6 @@ bool SolveDeviceArrays(const ceres::Solver::Options& options,
   return status.ok();
 }
 
-// Aborts the other ranks where an exception leaves the solve.
-class AbortGuard {
- public:
-  explicit AbortGuard(kernels::Communicator* communicator)
-      : communicator_(communicator) {}
-  ~AbortGuard() {
-    if (communicator_ != nullptr) {
-      communicator_->Abort("an exception ended its solve.");
-    }
-  }
-  AbortGuard(const AbortGuard&) = delete;
-  AbortGuard& operator=(const AbortGuard&) = delete;
-  void Leave() { communicator_ = nullptr; }
-
- private:
-  kernels::Communicator* communicator_;
-};
-
 // A solve by several ranks, of which each calls this. False, with a sentence,
 // if it can't begin. Whatever happens on a rank, no other waits for it for
 // longer than the communicator's time-out.
@@ -349,7 +301,12 @@ bool SolveByRanks(const ceres::Solver::Options& options,
                   KeptMachines* kept,
                   Summary* summary,
                   std::string* error) {
-  AbortGuard guard(ext_options.communicator);
+  // Aborts the other ranks where an exception leaves the solve.
+  auto abort_others = [](kernels::Communicator* communicator) {
+    communicator->Abort("an exception ended its solve.");
+  };
+  std::unique_ptr<kernels::Communicator, decltype(abort_others)> guard(
+      ext_options.communicator, abort_others);
   std::string mine;
   if (problem == nullptr || !HasDeviceArrays(*problem)) {
     CanSolveArrays(options,
@@ -368,115 +325,19 @@ bool SolveByRanks(const ceres::Solver::Options& options,
                     kept,
                     &solve,
                     error)) {
-    guard.Leave();
+    static_cast<void>(guard.release());
     return false;
   }
-  SolveAttempt attempt;
-  attempt.why_host = solve.why_host;
-  bool again = false;
-  const bool is_done = SolveArraysOnce(solve.options,
-                                       solve.ext_options,
-                                       &attempt,
-                                       *problem,
-                                       /*device_facts=*/{},
-                                       kept,
-                                       summary,
-                                       error,
-                                       &again);
-  guard.Leave();
-  if (!is_done) {
-    return false;
-  }
-  if (!summary->IsSolutionUsable()) {
-    kept->Clear();
-  }
-  return true;
-}
-
-// Solves by the devices of cuda_devices. False, with a part of a sentence in
-// *reason, where one device, or the host, has to. of_ranks: null: machines come
-// from those that are idle.
-bool SolveByDevices(const ceres::Solver::Options& options,
-                    const Options& ext_options,
-                    const ArrayProblem& problem,
-                    KeptMachines* kept,
-                    MachinesOfRanks* of_ranks,
-                    Summary* summary,
-                    std::string* reason) {
-  std::vector<int> devices;
-  std::vector<int> all;
-  if (!ReadDevices(ext_options.cuda_devices, &devices, reason) ||
-      !ReadDevices("all", &all, reason)) {
-    return false;
-  }
-  if (ext_options.device == DEVICE_HOST) {
-    *reason = "device = HOST";
-    return false;
-  }
-  if (HasDeviceArrays(problem)) {
-    *reason = "arrays are on a device";
-    return false;
-  }
-  std::vector<Options> of_devices;
-  for (const int device : devices) {
-    if (std::find(all.begin(), all.end(), device) == all.end()) {
-      *reason = "there is no CUDA device " + std::to_string(device);
-      return false;
-    }
-    of_devices.push_back(ext_options);
-    of_devices.back().device = DEVICE_CUDA;
-    of_devices.back().cuda_devices.clear();
-    of_devices.back().cuda_device = device;
-  }
-  if (devices.size() < 2) {
-    *reason = devices.empty() ? "there is no CUDA device" : "it names one";
-    return false;
-  }
-  if (ext_options.cuda_stream != nullptr) {
-    *reason = "cuda_stream is of one device";
-    return false;
-  }
-  while (of_ranks != nullptr && of_ranks->size() < of_devices.size()) {
-    of_ranks->push_back(std::make_unique<KeptMachines>());
-    of_ranks->back()->is_for_several = true;
-  }
-  const auto solve = [&](const ceres::Solver::Options& of_rank,
-                         const Options& ext_of_rank,
-                         ArrayProblem* part,
-                         Summary* of_part) {
-    if (of_ranks == nullptr) {
-      ceres_ext::Solve(of_rank, ext_of_rank, part, of_part);
-      return;
-    }
-    const auto rank = static_cast<size_t>(ext_of_rank.communicator->rank());
-    SolveArraysOrProblem(of_rank,
-                         ext_of_rank,
-                         part,
-                         (*of_ranks)[rank].get(),
-                         /*of_ranks=*/nullptr,
-                         of_part);
-  };
-  if (!SolveParts(options,
-                  of_devices,
-                  problem,
-                  kept->host_context(options.num_threads),
-                  solve,
-                  summary,
-                  reason)) {
-    return false;
-  }
-  // Callbacks are called once for an iteration.
-  if (summary->termination_type == ceres::FAILURE &&
-      ext_options.fallback == FALLBACK_TO_CERES &&
-      (options.callbacks.empty() || summary->iterations.empty())) {
-    *reason = WithoutPeriod(summary->message);
-    *summary = Summary();
-    if (of_ranks != nullptr) {
-      of_ranks->clear();  // The one needs their memory.
-    }
-    return false;
-  }
-  return true;
+  const Outcome outcome = TryArrays(solve.options,
+                                    solve.ext_options,
+                                    solve.attempt,
+                                    *problem,
+                                    /*device_facts=*/{},
+                                    kept,
+                                    summary);
+  static_cast<void>(guard.release());
+  *error = outcome.status.message;
+  return outcome.stage != Outcome::kNeedsProblem;
 }
 
 void SolveArraysOrProblem(const ceres::Solver::Options& options,
@@ -500,7 +361,7 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
     }
     const bool is_on_device = problem != nullptr && HasDeviceArrays(*problem);
     if (is_on_device ? !SolveDeviceArrays(options,
-                                          WithOneDevice(ext_options),
+                                          Attempt().Apply(ext_options),
                                           *problem,
                                           kept,
                                           summary,
@@ -516,23 +377,7 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
       return false;
     }
     if (!is_on_device) {
-      std::string why_one;
-      if (!ext_options.cuda_devices.empty() && SolveByDevices(options,
-                                                              ext_options,
-                                                              *problem,
-                                                              kept,
-                                                              of_ranks,
-                                                              summary,
-                                                              &why_one)) {
-        CountTimeSince(start, summary);
-        return true;
-      }
-      SolveHostArrays(
-          options, WithOneDevice(ext_options), *problem, kept, summary);
-      if (!why_one.empty()) {
-        summary->path_reason +=
-            "; cuda_devices is not used, because " + AsClause(why_one);
-      }
+      SolveHostArrays(options, ext_options, *problem, kept, of_ranks, summary);
     }
     // Checking the arrays, and making a ceres::Problem of them, is part of the
     // solve.
@@ -545,6 +390,87 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
     AssignOrShorten(failure.sentence(), &summary->message);
     AssignOrShorten(failure.sentence(), &summary->path_reason);
   }
+}
+
+// SolveWhole by the devices of cuda_devices.
+Outcome SolveWholeByDevices(const ceres::Solver::Options& options,
+                            const Options& ext_options,
+                            TableOfProblem* arrays,
+                            Summary* summary) {
+  if (options.update_state_every_iteration) {
+    return Outcome::NotBySeveral("update_state_every_iteration is true");
+  }
+  // Arrays have no ordering, and these blocks are eliminated anyway.
+  ceres::Solver::Options of_arrays = options;
+  const int own = FindOwnArray(arrays->arrays());
+  if (own >= 0 && options.linear_solver_ordering != nullptr &&
+      arrays->IsFirstGroup(own, *options.linear_solver_ordering)) {
+    of_arrays.linear_solver_ordering.reset();
+  }
+  BorrowedMachines machines(ext_options);
+  const Outcome outcome = SolveByDevices(of_arrays,
+                                         ext_options,
+                                         arrays->arrays(),
+                                         machines.get(),
+                                         /*of_ranks=*/nullptr,
+                                         summary);
+  if (summary->IsSolutionUsable()) {
+    arrays->Write();
+  }
+  return outcome;
+}
+
+// The same of a ceres::Problem.
+Outcome SolveProblemByDevices(const ceres::Solver::Options& options,
+                              const Options& ext_options,
+                              ceres::Problem* problem,
+                              Summary* summary) {
+  std::string reason;
+  TableOfProblem arrays;
+  // The solve by one says what is not valid.
+  return CanSolve(options, ext_options, problem, &reason) &&
+                 options.IsValid(&reason) && problem != nullptr &&
+                 arrays.Read(*problem, &reason)
+             ? SolveWholeByDevices(options, ext_options, &arrays, summary)
+             : Outcome::NotBySeveral(reason);
+}
+
+void Solve(const ceres::Solver::Options& options,
+           const Options& ext_options,
+           ceres::Problem* problem,
+           ceres::Solver::Summary* summary,
+           Summary* ext_summary) {
+  const double start = Now();
+  Failure ignored;  // Then what there is stands.
+  ignored.Guard(false, [&] {
+    std::string error;
+    if (!HasNoRanks(ext_options, "a ceres::Problem", &error)) {
+      summary->termination_type = ceres::FAILURE;
+      summary->message = error;
+      return false;
+    }
+    // Without several devices nothing here takes memory.
+    Attempts attempts(ext_options);
+    TryEach(&attempts, [&](const Attempt& attempt) {
+      if (!attempts.by_several()) {
+        return SolveOnce(
+            options, ext_options, attempt, problem, summary, ext_summary);
+      }
+      Summary of_devices;
+      const Outcome outcome =
+          SolveProblemByDevices(options, ext_options, problem, &of_devices);
+      if (ext_summary != nullptr) {
+        *ext_summary = std::move(of_devices);
+      } else {
+        *summary = std::move(of_devices);
+      }
+      return outcome;
+    });
+    if (!attempts.is_first() || attempts.by_several()) {
+      CountTimeSince(start, summary);
+    }
+    return true;
+  });
 }
 
 }  // namespace

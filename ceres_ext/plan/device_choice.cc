@@ -434,6 +434,37 @@ bool ReadDevices(const std::string& text,
   return true;
 }
 
+std::string WhyOneDevice(const Options& options,
+                         bool on_device,
+                         std::vector<Options>* of_devices) {
+  std::vector<int> devices;
+  std::vector<int> all;
+  std::string error;
+  if (!ReadDevices(options.cuda_devices, &devices, &error) ||
+      !ReadDevices("all", &all, &error)) {
+    return error;
+  }
+  if (options.device == DEVICE_HOST) {
+    return "device = HOST";
+  }
+  if (on_device) {
+    return "arrays are on a device";
+  }
+  for (const int device : devices) {
+    if (std::find(all.begin(), all.end(), device) == all.end()) {
+      return "there is no CUDA device " + std::to_string(device);
+    }
+    of_devices->push_back(options);
+    of_devices->back().device = DEVICE_CUDA;
+    of_devices->back().cuda_devices.clear();
+    of_devices->back().cuda_device = device;
+  }
+  if (devices.size() < 2) {
+    return devices.empty() ? "there is no CUDA device" : "it names one";
+  }
+  return options.cuda_stream != nullptr ? "cuda_stream is of one device" : "";
+}
+
 Options WithOneDevice(Options options) {
   std::vector<int> devices;
   std::string error;

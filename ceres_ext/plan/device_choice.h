@@ -106,6 +106,13 @@ bool IsSmallFactorization(int num_columns);
 // there is one.
 Options WithOneDevice(Options options);
 
+// The reason why not several devices solve a problem, a part of a sentence;
+// empty if they do, each by the options in *of_devices. on_device: arrays are
+// on a device.
+std::string WhyOneDevice(const Options& options,
+                         bool on_device,
+                         std::vector<Options>* of_devices);
+
 // The devices that Options::cuda_devices names, in its order; "all": those of
 // the computer. False with a sentence in *error where it can't be read.
 bool ReadDevices(const std::string& text,

@@ -12,14 +12,11 @@
 namespace ceres_ext {
 namespace {
 
-using kernels::Status;
-using kernels::StatusCode;
-
 // True if exact steps may be taken in place of PCG.
 bool MayFactorize(const PlanRequest& request) {
   return request.options.linear_solver == LINEAR_SOLVER_AUTO &&
          request.options.preconditioner != PRECONDITIONER_TWO_LEVEL &&
-         !request.needs_pcg &&
+         request.attempt.why_pcg.empty() &&
          request.solver_options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
          !request.solver_options.use_explicit_schur_complement;
 }
@@ -29,6 +26,10 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
                                 rows.num_host_values,
                                 request.solver_options,
                                 request.options);
+  if (request.purpose == Purpose::kEvaluation) {
+    work.num_steps = 1;
+    work.num_pcg_iterations = 1;
+  }
   work.num_general_rows = rows.num_general_rows;
   work.num_threads = request.num_threads;
   work.is_auto = MayFactorize(request);
@@ -49,10 +50,14 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
   return work;
 }
 
-// The reason why the device that is to be used can't be.
-Status WhyNoDevice(const PlanRequest& request,
-                   const RowFacts& rows,
-                   const MachineFacts& machines) {
+// The reason why the device that is to be used can't be, a clause; empty if it
+// can.
+std::string WhyNoDevice(const PlanRequest& request,
+                        const RowFacts& rows,
+                        const MachineFacts& machines) {
+  if (!request.attempt.why_host.empty()) {
+    return request.attempt.why_host;
+  }
   // A thread inverts a matrix of n columns in n^3 steps
   // (cuda_kernels/ops/block_rows.h).
   constexpr int kMaxInvertedColumns = 128;
@@ -61,21 +66,16 @@ Status WhyNoDevice(const PlanRequest& request,
   if (rows.max_block_columns > kMaxInvertedColumns &&
       IsIterative(request.solver_options.linear_solver_type) &&
       preconditioner != ceres::IDENTITY) {
-    return {StatusCode::kUnsupported,
-            "a parameter block has " + std::to_string(rows.max_block_columns) +
-                " tangent dimensions, and " +
-                ceres::PreconditionerTypeToString(preconditioner) +
-                " inverts its matrix; a device inverts those of at most " +
-                std::to_string(kMaxInvertedColumns)};
+    return "a parameter block has " + std::to_string(rows.max_block_columns) +
+           " tangent dimensions, and " +
+           ceres::PreconditionerTypeToString(preconditioner) +
+           " inverts its matrix; a device inverts those of at most " +
+           std::to_string(kMaxInvertedColumns);
   }
-  Status status = machines.WhyNoDevice();
-  if (!status.ok() ||
-      !IsFactorized(request.solver_options.linear_solver_type)) {
-    return status;
-  }
-  const std::string why =
-      machines.WhyNoFactorization(request.options.schur_factorization);
-  return why.empty() ? Status() : Status(StatusCode::kUnsupported, why);
+  std::string why = machines.WhyNoDevice();
+  return why.empty() && IsFactorized(request.solver_options.linear_solver_type)
+             ? machines.WhyNoFactorization(request.options.schur_factorization)
+             : why;
 }
 
 // Sets on_device and why_host. False, with *refusal, where neither machine is
@@ -86,26 +86,23 @@ bool ChooseMachine(const PlanRequest& request,
                    SolvePlan* plan,
                    Refusal* refusal) {
   const Options& options = request.options;
-  const bool needs_matrix = NeedsSchurMatrix(request.solver_options);
-  plan->why_host = request.why_host;
-  if (options.device == DEVICE_AUTO && plan->why_host.empty()) {
+  // A device that has been left is not estimated.
+  if (options.device == DEVICE_AUTO && request.attempt.why_host.empty()) {
     plan->why_host = machines.WhyHost(WorkOf(request, rows));
   }
-  if (options.device != DEVICE_HOST && plan->why_host.empty()) {
-    const Status why = WhyNoDevice(request, rows, machines);
-    if (why.ok()) {
+  if (options.device == DEVICE_HOST) {
+    plan->why_host = request.attempt.why_host;
+  } else if (plan->why_host.empty()) {
+    plan->why_host = WhyNoDevice(request, rows, machines);
+    if (plan->why_host.empty()) {
       plan->on_device = true;
       return true;
     }
-    if (options.device == DEVICE_CUDA && options.fallback == FALLBACK_REFUSE) {
-      *refusal = {
-          "device = CUDA is not available, because " + AsClause(why.message),
-          needs_matrix};
+    if (options.device == DEVICE_CUDA && !MayFallBack(options)) {
+      *refusal = {"device = CUDA is not available, because " + plan->why_host,
+                  NeedsSchurMatrix(request.solver_options)};
       return false;
     }
-    plan->why_host =
-        (why.code == StatusCode::kDeviceError ? "the device failed: " : "") +
-        AsClause(why.message);
     // A build without CUDA gives no reason if no device was requested.
     if (!machines.BuildHasCuda() && options.device == DEVICE_AUTO) {
       plan->why_host.clear();
@@ -287,6 +284,20 @@ bool ChooseJacobian(const PlanRequest& request,
 
 }  // namespace
 
+FactsWanted FactsFor(const PlanRequest& request) {
+  const Options& options = request.options;
+  const bool has_auto = options.linear_solver == LINEAR_SOLVER_AUTO ||
+                        options.preconditioner == PRECONDITIONER_AUTO;
+  FactsWanted wanted;
+  wanted.values = options.device == DEVICE_AUTO || has_auto;
+  wanted.repeats = NeedsSchurMatrix(request.solver_options) ||
+                   HasSecondLevel(options.preconditioner);
+  // Estimates of PCG's time don't depend on them.
+  wanted.couplings =
+      has_auto || IsFactorized(request.solver_options.linear_solver_type);
+  return wanted;
+}
+
 std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
                                         const RowFacts& rows,
                                         const MachineFacts& machines) {
@@ -308,7 +319,12 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
           request, solver_options, rows, machines, exact, &plan, &refusal)) {
     return refusal;
   }
+  if (!request.attempt.why_pcg.empty()) {
+    plan.notes.push_back("PCG takes all steps since " +
+                         request.attempt.why_pcg);
+  }
   plan.step = ToStepOptions(request.options, solver_options);
+  plan.step.wants_columns = request.purpose == Purpose::kCovariance;
   plan.step.sums_pairs = rows.rows_repeat && !plan.recomputed;
   const bool may_be_exact =
       exact.step > 0.0 && !(plan.recomputed && NeedsStored(rows));
@@ -342,6 +358,13 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
   plan.keeps_best = (plan.on_device || !request.has_ceres_state) &&
                     !solver_options.update_state_every_iteration;
   return plan;
+}
+
+ForcingSequenceType ForcingSequenceOf(const SolvePlan& plan, bool are_merged) {
+  if (plan.forcing_sequence != FORCING_SEQUENCE_AUTO) {
+    return plan.forcing_sequence;
+  }
+  return are_merged ? FORCING_SEQUENCE_MODEL_COST : FORCING_SEQUENCE_CONSTANT;
 }
 
 std::string SolvedByCeres(const ceres::Solver::Options& options,

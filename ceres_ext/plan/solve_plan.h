@@ -7,10 +7,11 @@
 //   std::variant<SolvePlan, Refusal> decision = Decide(request, rows,
 //   machines);
 //
-// Decide is pure: it reads its arguments alone. When a device fails in the
-// set-up, the caller says so (MachineFacts::WhyNoDevice) and asks again.
-// The kinds of rows that a device can evaluate, or recompute, are known when
-// their kernels have been launched, in the set-up; the plan has no say in that.
+// Decide is pure: it reads its arguments alone. If a plan fails, the next one
+// is that of the same request without the part that has failed
+// (plan/attempts.h). The kinds of rows that a device can evaluate, or
+// recompute, are known when their kernels have been launched, in the set-up;
+// the plan has no say in that.
 
 #ifndef CERES_EXT_PLAN_SOLVE_PLAN_H_
 #define CERES_EXT_PLAN_SOLVE_PLAN_H_
@@ -22,27 +23,31 @@
 
 #include "ceres/solver.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/solver/step_options.h"
-#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
+
+// The use of a problem that is set up.
+enum class Purpose {
+  kSolve,
+  kEvaluation,  // one of cost and gradient, without steps
+  kCovariance,  // factors of S, or PCG, without a loop
+};
 
 // The request.
 struct PlanRequest {
   Options options;
   ceres::Solver::Options solver_options;  // of a solver that is replaced
   int num_threads = 1;
-  // The reason why the host must solve, a clause; empty if it need not.
-  std::string why_host;
+  Attempt attempt;
+  Purpose purpose = Purpose::kSolve;
   // PCG replaces a factorisation (ChooseLinearSolver).
   bool replaces_factorization = false;
   // The solve reads and writes its state in Ceres's own memory where that is
   // the host's.
   bool has_ceres_state = true;
-  // LINEAR_SOLVER_AUTO: exact steps have failed for lack of memory or of a
-  // library.
-  bool needs_pcg = false;
 };
 
 // Facts about the rows after the import.
@@ -72,6 +77,15 @@ struct RowFacts {
   int64_t num_host_values = 0;
 };
 
+// The facts beside those of a structure that a decision may depend on. Each
+// takes a pass over the rows.
+struct FactsWanted {
+  bool values = false;     // num_values, num_host_values
+  bool repeats = false;    // rows_repeat
+  bool couplings = false;  // num_couplings, has_pairs
+};
+FactsWanted FactsFor(const PlanRequest& request);
+
 // Questions to rows and machines, asked only when a decision depends on them:
 // an answer may take a pass over the rows, or start a driver.
 class MachineFacts {
@@ -79,9 +93,9 @@ class MachineFacts {
   virtual ~MachineFacts() = default;
 
   virtual bool BuildHasCuda() const = 0;
-  // A code and why the device of the options can't be used, a clause; ok: it
-  // can. Asked before anything of a device.
-  virtual kernels::Status WhyNoDevice() const = 0;
+  // The reason why the device of the options can't be used, a clause; empty if
+  // it can. Asked before anything of a device.
+  virtual std::string WhyNoDevice() const = 0;
   // DEVICE_AUTO: why the host is the better choice for so much work, a clause;
   // empty: it isn't.
   virtual std::string WhyHost(const SolveWork& work) const = 0;
@@ -106,7 +120,7 @@ struct SolvePlan {
   bool merge_blocks = false;
   // Ceres's name of the preconditioner, for Summary::method.
   std::string preconditioner_name;
-  // AUTO: by whether blocks are merged.
+  // AUTO: ForcingSequenceOf knows.
   ForcingSequenceType forcing_sequence = FORCING_SEQUENCE_AUTO;
   // The part of the model's cost that PCG may leave, relative to the cost.
   double model_cost_tolerance = 0.0;
@@ -131,6 +145,9 @@ struct Refusal {
 std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
                                         const RowFacts& rows,
                                         const MachineFacts& machines);
+
+// The plan's forcing sequence, where blocks are merged or not.
+ForcingSequenceType ForcingSequenceOf(const SolvePlan& plan, bool are_merged);
 
 // "stock Ceres solves with DENSE_SCHUR on the host, because device = HOST"
 std::string SolvedByCeres(const ceres::Solver::Options& options,

@@ -6,11 +6,14 @@
 #ifndef CERES_EXT_PLAN_SOLVER_CHOICE_H_
 #define CERES_EXT_PLAN_SOLVER_CHOICE_H_
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "ceres/solver.h"
 #include "ceres/types.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/solver/step_options.h"
 
 namespace ceres_ext {
@@ -45,6 +48,24 @@ std::string LinearSolverName(const ceres::Solver::Options& options);
 // that is the program's already.
 bool ChooseLinearSolver(const Options& options,
                         ceres::Solver::Options* solver_options);
+
+// True if the linear solver that was chosen in place of the given one may be
+// faster, or stock Ceres must not solve. num_columns: of the given one's
+// matrix; 0: not known. work: with the chosen one.
+bool GainsByChoice(const Options& options,
+                   ceres::LinearSolverType given,
+                   int num_columns,
+                   const std::function<SolveWork()>& work);
+
+// A problem of more residuals is not small.
+inline constexpr int64_t kMostSmallResiduals = 6000;
+// True if LINEAR_SOLVER_AUTO solves a problem by QR of its Jacobian as a small
+// dense matrix (under_ceres/small_solve.h), by the residuals and tangent
+// columns of its reduced program.
+bool IsSmallSolve(const Options& options,
+                  const ceres::Solver::Options& solver_options,
+                  int64_t num_residuals,
+                  int64_t num_columns);
 
 // The reason why the linear solve is Ceres's whatever the problem is, a clause;
 // empty: it isn't. Ceres's CGNR on CUDA, which it alone knows to be there, is

@@ -69,29 +69,28 @@ class CovarianceSolver {
         found_(found) {}
 
   Status Compute() {
-    *found_ = {};
     found_->num_residuals = session_->num_residuals();
     found_->num_columns = session_->num_columns();
     {
-      const ScopedSeconds timer(&found_->evaluation_seconds);
+      const ScopedSeconds timer(&found_->evaluation_time_in_seconds);
       CERES_EXT_RETURN_IF_ERROR(Evaluate());
     }
     ListBlocks();
     const CurrentMachine<Machine> current(machine_);
     CERES_EXT_RETURN_IF_ERROR(current.status());
     if (is_iterative()) {
-      const ScopedSeconds timer(&found_->blocks_seconds);
+      const ScopedSeconds timer(&found_->blocks_time_in_seconds);
       return ComputeByPcg();
     }
     ListUnknowns();
     CERES_EXT_RETURN_IF_ERROR(CheckMemory());
     {
-      const ScopedSeconds timer(&found_->factorization_seconds);
+      const ScopedSeconds timer(&found_->factorization_time_in_seconds);
       CERES_EXT_RETURN_IF_ERROR(Factorize());
     }
-    const ScopedSeconds timer(&found_->blocks_seconds);
+    const ScopedSeconds timer(&found_->blocks_time_in_seconds);
     CERES_EXT_RETURN_IF_ERROR(FindBlocks());
-    if (found_->num_free > 0) {
+    if (found_->num_free_directions > 0) {
       CERES_EXT_RETURN_IF_ERROR(Project());
     }
     if constexpr (!std::is_base_of_v<kernels::HostMachine, Machine>) {
@@ -492,7 +491,7 @@ class CovarianceSolver {
                           "matrix to be inverted.")
                  : why_singular;
     }
-    found_->num_free = d;
+    found_->num_free_directions = d;
     found_->smallest_eigenvalue = d < values.size() ? values(d) : tolerance_;
     vectors.conservativeResize(Eigen::NoChange, d);
     NameMoved(vectors);

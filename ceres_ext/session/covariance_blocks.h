@@ -39,6 +39,7 @@
 #include <string>
 #include <vector>
 
+#include "ceres_ext/covariance.h"
 #include "ceres_ext/session/session.h"
 #include "ceres_ext/summary.h"
 #include "cuda_kernels/base/status.h"
@@ -66,36 +67,23 @@ struct CovarianceWanted {
   std::vector<Block> blocks;
 };
 
-struct CovarianceFound {
+// device, redundancy, variance_factor and the total time are the caller's.
+struct CovarianceFound : CovarianceSummary {
   // Offset of each block in values, row-major, left tangent size x right
   // tangent size.
   std::vector<int64_t> begin;
   std::vector<double> values;
-  double cost = 0.0;
-  int64_t num_residuals = 0;
-  int64_t num_columns = 0;
-  // Number of free directions. If it is kMostDirections, there may be more.
+  // If as many directions are free, there may be more.
   static constexpr int kMostDirections = 16;
-  int num_free = 0;
   // If directions are free: how many blocks of F they move, and the caller's
   // values of the first ones. Blocks that move most come first.
   int64_t num_moved_blocks = 0;
   std::vector<const double*> moved_blocks;
-  // Smallest eigenvalue of the scaled S, apart from those of free directions;
-  // -1 if there is none or it was not computed.
-  double smallest_eigenvalue = -1.0;
-  int64_t num_pcg_iterations = 0;
-  // Peak bytes of a device that has a factor, and their forecast before the
-  // factorisation.
-  int64_t memory_bytes = 0;
-  int64_t memory_forecast_bytes = 0;
-  double evaluation_seconds = 0.0;
-  double factorization_seconds = 0.0;
-  double blocks_seconds = 0.0;
 };
 
-// kNumericalFailure: an evaluation failed, or the wanted result does not exist.
-// *found or the session's record (FindDegenerateBlocks) lists the blocks then.
+// Fills *found, a new one. kNumericalFailure: an evaluation failed, or the
+// wanted result does not exist. *found or the session's record
+// (FindDegenerateBlocks) lists the blocks then.
 template <typename Machine>
 kernels::Status ComputeCovarianceBlocks(const CovarianceWanted& wanted,
                                         const Summary& record,

@@ -229,26 +229,25 @@ void CountCouplings(const ProblemStructure& structure,
 
 bool KnownFacts::BuildHasCuda() const { return kHasCuda; }
 
-kernels::Status KnownFacts::WhyNoDevice() const {
-  if (device_ != nullptr || !why_no_device_.ok()) {
+std::string KnownFacts::WhyNoDevice() const {
+  if (device_ != nullptr || !why_no_device_.empty()) {
     return why_no_device_;
   }
   const bool has_context = HasContext(options_.cuda_device);
   double seconds = 0.0;
   {
     const ScopedSeconds timer(&seconds);
-    why_no_device_ = kept_->GetDevice(options_, num_threads_, &device_);
+    why_no_device_ =
+        AsReason(kept_->GetDevice(options_, num_threads_, &device_));
   }
-  if (!has_context && why_no_device_.ok()) {
+  if (!has_context && why_no_device_.empty()) {
     context_seconds_ = seconds;
   }
   return why_no_device_;
 }
 
 std::string KnownFacts::WhyHost(const SolveWork& work) const {
-  // There is no choice, and WhyNoDevice says why.
-  return why_no_device_.ok() ? ceres_ext::WhyHost(work, options_.cuda_device)
-                             : "";
+  return ceres_ext::WhyHost(work, options_.cuda_device);
 }
 
 std::string KnownFacts::WhyNoFactorization(SchurFactorizationType type) const {

@@ -14,7 +14,6 @@
 #include "ceres_ext/options.h"
 #include "ceres_ext/plan/solve_plan.h"
 #include "ceres_ext/session/kept_machines.h"
-#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
 
@@ -38,10 +37,8 @@ class KnownFacts final : public MachineFacts {
         structure_(structure),
         kept_(kept) {}
 
-  // From now on there is no device: it was not asked for, or it has failed. The
-  // host then needs none of its memory.
-  void SetNoDevice(kernels::Status why) {
-    why_no_device_ = std::move(why);
+  // The device has failed: the host needs none of its memory.
+  void DropDevice() {
     if (device_ != nullptr) {
       device_.reset();
       kept_->ClearDevice();
@@ -57,7 +54,7 @@ class KnownFacts final : public MachineFacts {
 
   bool BuildHasCuda() const final;
   // Opens the device when first asked.
-  kernels::Status WhyNoDevice() const final;
+  std::string WhyNoDevice() const final;
   std::string WhyHost(const SolveWork& work) const final;
   std::string WhyNoFactorization(SchurFactorizationType type) const final;
   int FloatToDoubleRatio() const final;
@@ -68,7 +65,7 @@ class KnownFacts final : public MachineFacts {
   const int num_threads_;
   const ProblemStructure* structure_;
   KeptMachines* kept_;
-  mutable kernels::Status why_no_device_;
+  mutable std::string why_no_device_;
   mutable std::shared_ptr<KeptMachines::Device> device_;
   mutable double context_seconds_ = 0.0;
 };

@@ -207,12 +207,8 @@ Status Session<Machine>::SetupSteps(const SolvePlan& plan,
                                     Parts* parts) {
   const solver::ProblemBlocks& blocks = problem_.blocks();
   model_cost_tolerance_ = plan.model_cost_tolerance;
-  forcing_sequence_ = plan.forcing_sequence;
-  if (forcing_sequence_ == FORCING_SEQUENCE_AUTO) {
-    forcing_sequence_ = blocks.merged.num_merged > 0
-                            ? FORCING_SEQUENCE_MODEL_COST
-                            : FORCING_SEQUENCE_CONSTANT;
-  }
+  forcing_sequence_ =
+      ForcingSequenceOf(plan, /*are_merged=*/blocks.merged.num_merged > 0);
   std::vector<unsigned char> f_varies;
   if (plan.step.needs_schur_matrix()) {
     CERES_EXT_RETURN_IF_ERROR(FindUnknowns(&f_varies));

@@ -13,7 +13,7 @@
 #include "ceres/wall_time.h"
 #include "ceres_ext/base/report.h"
 #include "ceres_ext/base/scoped_seconds.h"
-#include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/plan/solve_plan.h"
 #include "ceres_ext/under_ceres/no_minimum.h"
 #include "ceres_ext/under_ceres/small_solve.h"
 #include "ceres_ext/under_ceres/solver_options.h"
@@ -23,6 +23,7 @@ namespace ceres_ext {
 
 using ceres::internal::PreprocessedProblem;
 using kernels::Status;
+using kernels::StatusCode;
 
 std::string PathInBrackets(const Summary& summary, const std::string& reason) {
   return std::string(" [Ceres Ext: path ") + SolvePathToString(summary.path) +
@@ -31,7 +32,7 @@ std::string PathInBrackets(const Summary& summary, const std::string& reason) {
 }
 
 BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
-    : options_(WithOneDevice(options)),
+    : options_(Attempt().Apply(options)),
       append_to_message_(append_to_message),
       arrays_(nullptr),
       start_in_seconds_(ceres::internal::WallTimeInSeconds()),
@@ -68,7 +69,7 @@ ceres::CallbackReturnType BundlePlugin::Watch::operator()(
     const ceres::IterationSummary& /*summary*/) {
   if (plugin_->machine() != nullptr && !plugin_->machine()->IsAlive()) {
     plugin_->failure_.Set(
-        Status(kernels::StatusCode::kDeviceError,
+        Status(StatusCode::kDeviceError,
                "The device was reset, or broken by a kernel, in a callback."));
   }
   return ceres::SOLVER_CONTINUE;
@@ -163,7 +164,8 @@ bool BundlePlugin::Take(PreprocessedProblem* pp) {
   }
   setup_.emplace(SolveInput{options_,
                             num_threads_,
-                            attempt_.why_host,
+                            attempt_,
+                            Purpose::kSolve,
                             arrays_,
                             kept_,
                             &failure_,
@@ -171,13 +173,9 @@ bool BundlePlugin::Take(PreprocessedProblem* pp) {
   if (!setup_->Take(pp)) {
     return false;
   }
-  if (attempt_.after_mixed_precision) {
+  if (!attempt_.why_double.empty()) {
     record_.path_reason +=
         "; in double, since the solve failed in mixed precision";
-  }
-  if (!why_one_.empty()) {
-    record_.path_reason +=
-        "; cuda_devices is not used, because " + AsClause(why_one_);
   }
   if (options_.communicator != nullptr) {
     record_.path_reason +=
@@ -210,7 +208,7 @@ bool BundlePlugin::SetupLinearSolver(PreprocessedProblem* pp) {
       }
     }
     if (record_.path == PATH_CERES && options_.enabled &&
-        options_.fallback == FALLBACK_REFUSE && !failure_.has_happened()) {
+        !MayFallBack(options_) && !failure_.has_happened()) {
       pp->error =
           "Ceres Ext refuses the problem: " + WithoutPeriod(Reason()) + ".";
       return false;
@@ -313,7 +311,7 @@ void BundlePlugin::FinishUnguarded(const PreprocessedProblem& pp,
     summary->message += " " + record_.no_minimum;
   }
   if (append_to_message_) {
-    summary->message += PathInBrackets(record_, Reason());
+    summary->message += PathInBrackets(record_, FullReason());
   }
 }
 
@@ -361,32 +359,18 @@ bool BundlePlugin::HasFailedInFloat() const {
          machine()->has_float_blocks();
 }
 
-bool BundlePlugin::IsToBeDoneAgain() const {
-  if (!may_solve_again_ || options_.fallback != FALLBACK_TO_CERES) {
-    return false;
-  }
-  return (leaves_no_trace_ && setup_.has_value() && setup_->is_on_device() &&
-          !has_result_ && failure_.is_of_device()) ||
-         (HasFailedInFloat() && (leaves_no_trace_ || !has_iterations_));
-}
-
-bool BundlePlugin::Next(SolveAttempt* next) const {
-  if (!IsToBeDoneAgain()) {
-    return false;
-  }
-  *next = attempt_;
+Outcome BundlePlugin::End() const {
+  Outcome outcome;
   if (failure_.is_of_device()) {
-    next->why_host = "the device failed: " + AsClause(failure_.sentence());
-    next->reason =
-        "The host solves the problem again, because " + next->why_host;
-  } else {
-    next->after_mixed_precision = true;
-    next->reason =
-        "The problem is solved again in double, since mixed precision "
-        "failed: " +
-        message_;
+    outcome.status = {StatusCode::kDeviceError, failure_.sentence()};
+    outcome.on_device = setup_.has_value() && setup_->is_on_device();
+    outcome.may_repeat = leaves_no_trace_ && !has_result_;
+  } else if (HasFailedInFloat()) {
+    outcome.status = {StatusCode::kNumericalFailure, message_};
+    outcome.in_float = true;
+    outcome.may_repeat = leaves_no_trace_ || !has_iterations_;
   }
-  return true;
+  return outcome;
 }
 
 std::string BundlePlugin::Reason() const {
@@ -399,14 +383,22 @@ std::string BundlePlugin::Reason() const {
   return reason;
 }
 
+std::string BundlePlugin::FullReason() const {
+  return Reason() +
+         (attempt_.why_one.empty()
+              ? ""
+              : "; cuda_devices is not used, because " + attempt_.why_one);
+}
+
 void BundlePlugin::Report(const ceres::Solver::Summary& summary) {
   // Arrays that aren't taken are solved, and reported, as a ceres::Problem.
-  if (options_.report.empty() || IsToBeDoneAgain() ||
+  if (options_.report.empty() ||
+      (may_solve_again_ && PartToLeave(options_, attempt_, End()) != nullptr) ||
       (arrays_ != nullptr && !IsTaken() && !HasFailed())) {
     return;
   }
   Summary reported = record_.path == PATH_CERES ? nothing_ : record_;
-  reported.path_reason = Reason();
+  reported.path_reason = FullReason();
   static_cast<ceres::Solver::Summary&>(reported) = summary;
   // Ceres knows it only after the plugin's last call.
   reported.total_time_in_seconds =
@@ -417,7 +409,7 @@ void BundlePlugin::Report(const ceres::Solver::Summary& summary) {
 void BundlePlugin::FillSummary(Summary* summary) {
   Failure late;
   late.Guard(false, [&] {
-    record_.path_reason = Reason();
+    record_.path_reason = FullReason();
     return true;
   });
   if (late.has_happened() && failure_.has_happened()) {

@@ -38,33 +38,13 @@
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/session/idle_machines.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/summary.h"
 #include "ceres_ext/under_ceres/solve_setup.h"
 
 namespace ceres_ext {
-
-// How a solve is tried: first as the caller wants it, then again from the start
-// without what has failed.
-struct SolveAttempt {
-  // The reason why the host solves in place of a device; else empty.
-  std::string why_host;
-  // True if it is in double since mixed precision failed.
-  bool after_mixed_precision = false;
-  // A sentence for the log on why there is this attempt.
-  std::string reason;
-
-  Options Apply(Options options) const {
-    if (!why_host.empty()) {
-      options.device = DEVICE_HOST;
-    }
-    if (after_mixed_precision) {
-      options.precision = PRECISION_DOUBLE;
-    }
-    return options;
-  }
-};
 
 // " [Ceres Ext: path ..., reason.]", for the message of a summary whose reader
 // sees no more.
@@ -92,26 +72,25 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   void Finish(const ceres::internal::PreprocessedProblem& pp,
               ceres::Solver::Summary* summary) override;
 
-  // A clause: cuda_devices was set, and this is why one of them solves.
-  void SetWhyOneDevice(const std::string& reason) { why_one_ = reason; }
-
   // True if this library has taken the problem.
   bool IsTaken() const { return record_.path == PATH_FULL; }
-  // The caller makes the attempt that Next asks for. leaves_no_trace: nothing
-  // that the caller sees changes before the solve has ended.
-  void SetAttempt(const SolveAttempt& attempt, bool leaves_no_trace) {
+  void SetAttempt(const Attempt& attempt) { attempt_ = attempt; }
+  // The caller makes the next attempt. leaves_no_trace: nothing that the caller
+  // sees changes before the solve has ended.
+  void MayBeRepeated(bool leaves_no_trace) {
     may_solve_again_ = true;
     leaves_no_trace_ = leaves_no_trace;
-    attempt_ = attempt;
   }
-  // True if the solve is to be done again, as *next then says.
-  bool Next(SolveAttempt* next) const;
+  // How the solve has ended, for the next attempt.
+  Outcome End() const;
   // True if the solve has ended for a reason that no other way of solving has
   // an answer to.
   bool HasFailed() const { return failure_.has_happened(); }
   // The reason why the path, with what became of a chosen linear solver and
   // what ended the solve.
   std::string Reason() const;
+  // The same, and why several devices are not used.
+  std::string FullReason() const;
   // Once, when the solve has ended: reports it if Ceres has not called Finish.
   // failure: what ended the solve outside of this object, or nothing.
   void FinishIfCeresDidNot(const Failure& failure,
@@ -166,11 +145,9 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   bool IsSmall() const { return setup_.has_value() && setup_->is_small(); }
   // True if mixed precision may be why the solve failed.
   bool HasFailedInFloat() const;
-  bool IsToBeDoneAgain() const;
   void Report(const ceres::Solver::Summary& summary);
 
   Options options_;
-  std::string why_one_;  // empty: cuda_devices was not set
   const bool append_to_message_;
   ArrayImport* const arrays_;
   // The additions of this solve to Ceres's summary, also on PATH_CERES.
@@ -181,7 +158,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   int num_threads_ = 0;  // 0: not known yet
   bool may_solve_again_ = false;
   bool leaves_no_trace_ = false;
-  SolveAttempt attempt_;
+  Attempt attempt_;
 
   // How the solve has ended; its message where HasFailedInFloat.
   bool is_finished_ = false;

@@ -249,101 +249,94 @@ class Computation {
         error_(error) {}
 
   bool Run() {
-    if (RunOnMachines(request_.use_pcg)) {
-      return true;
+    Attempts attempts(request_.options, {}, "The covariance is computed");
+    const Outcome outcome = TryEach(&attempts, [&](const Attempt& attempt) {
+      const Outcome end = Try(attempt);
+      if (!end.status.ok()) {
+        kept_->Clear();
+      }
+      return end;
+    });
+    if (!outcome.status.ok()) {
+      *error_ = outcome.status.message;
+    } else if (!attempts.now().why_pcg.empty()) {
+      result_->found.device +=
+          "; PCG, since there is no factorisation: " + attempts.now().why_pcg;
     }
-    if (!request_.may_use_pcg || !has_no_factor_) {
-      return false;
-    }
-    const std::string why = AsClause(*error_);
-    if (!RunOnMachines(/*use_pcg=*/true)) {
-      return false;
-    }
-    result_->device += "; PCG, since there is no factorisation: " + why;
-    return true;
+    return outcome.status.ok();
   }
 
  private:
-  bool RunOnMachines(bool use_pcg) {
-    std::string why_host;
-    while (true) {
-      bool again = false;
-      if (RunOnce(use_pcg, why_host, &again)) {
-        return true;
-      }
-      kept_->Clear();
-      if (!again) {
-        return false;
-      }
-      why_host = "the device failed: " + AsClause(*error_);
-    }
+  // A fault of the caller, which no other attempt mends.
+  static Outcome Fault(const std::string& message) {
+    return Outcome(Status(StatusCode::kInvalidArgument, message));
   }
 
-  bool RunOnce(bool use_pcg, const std::string& why_host, bool* again) {
+  Outcome Try(const Attempt& attempt) {
+    const bool use_pcg = request_.asked.method == COVARIANCE_METHOD_PCG ||
+                         !attempt.why_pcg.empty();
+    const bool may_use_pcg = request_.may_use_pcg && !use_pcg;
     *result_ = {};
     error_->clear();
-    has_no_factor_ = false;
     PreprocessedProblem pp;
     pp.options.linear_solver_type = ceres::DENSE_SCHUR;
-    pp.options.num_threads = request_.num_threads;
-    // The cost of a covariance, in steps of a solve.
-    pp.options.max_num_iterations = 10;
+    pp.options.num_threads = request_.asked.num_threads;
     if (use_pcg) {
       pp.options.linear_solver_type = ceres::ITERATIVE_SCHUR;
       pp.options.preconditioner_type = ceres::SCHUR_JACOBI;
-      pp.options.max_linear_solver_iterations = request_.max_num_pcg_iterations;
+      pp.options.max_linear_solver_iterations =
+          request_.asked.max_num_pcg_iterations;
     }
     if (!source_->Prepare(&pp, error_)) {
-      return false;
+      return Fault(*error_);
     }
     Failure failure;
     Summary record;
     SolveInput input;
     input.options = request_.options;
-    input.num_threads = request_.num_threads;
-    input.why_host = why_host;
+    input.num_threads = request_.asked.num_threads;
+    input.attempt = attempt;
+    input.purpose = Purpose::kCovariance;
     input.arrays = source_->arrays();
     input.kept = kept_;
     input.failure = &failure;
     input.record = &record;
-    input.has_loop = false;
     SolveSetup setup(input);
     const bool has_columns = source_->arrays() != nullptr ||
                              pp.reduced_program->NumParameterBlocks() > 0;
     const bool is_set_up = has_columns && setup.Take(&pp);
-    has_no_factor_ = has_columns && !is_set_up;
-    if (has_no_factor_) {
-      *error_ = failure.has_happened()
-                    ? failure.sentence()
-                    : "The problem has no covariance, because " +
-                          AsClause(record.path_reason) + ".";
-      return false;
+    if (has_columns && !is_set_up) {
+      Outcome outcome(Outcome::kSetup,
+                      failure.has_happened()
+                          ? std::string(failure.sentence())
+                          : "The problem has no covariance, because " +
+                                AsClause(record.path_reason) + ".");
+      outcome.is_exact = may_use_pcg;
+      return outcome;
     }
     CovarianceWanted wanted;
-    wanted.apply_loss = request_.apply_loss;
-    wanted.inner_constraints = request_.inner_constraints;
-    wanted.pcg_tolerance = request_.pcg_tolerance;
+    wanted.apply_loss = request_.asked.apply_loss_function;
+    wanted.inner_constraints = request_.asked.gauge == COVARIANCE_GAUGE_INNER;
+    wanted.pcg_tolerance = request_.asked.pcg_tolerance;
     source_->SetState(pp, &wanted.state);
     if (!ListBlocks(&wanted) || !ListDamping(&wanted)) {
-      return false;
+      return Fault(*error_);
     }
-    result_->device = record.device;
+    result_->found.device = record.device;
     if (!is_set_up) {
-      return true;  // Nothing varies.
+      return {};  // Nothing varies.
     }
-    const Status status =
-        setup.machine()->ComputeCovariance(wanted, &result_->found);
-    if (!status.ok()) {
-      has_no_factor_ = status.code == StatusCode::kOutOfMemory ||
-                       status.code == StatusCode::kUnsupported;
-      Explain(status, record);
-      *again = setup.is_on_device() &&
-               request_.options.fallback != FALLBACK_REFUSE &&
-               (status.code == StatusCode::kDeviceError ||
-                status.code == StatusCode::kOutOfMemory ||
-                status.code == StatusCode::kUnsupported);
+    Outcome outcome(
+        setup.machine()->ComputeCovariance(wanted, &result_->found));
+    if (!outcome.status.ok()) {
+      Explain(outcome.status, record);
+      outcome.status.message = *error_;
+      outcome.on_device = setup.is_on_device();
+      // A factor of the host, where that may be, comes before PCG.
+      outcome.is_exact =
+          may_use_pcg && !(outcome.on_device && MayFallBack(request_.options));
     }
-    return status.ok();
+    return outcome;
   }
 
   bool ListBlocks(CovarianceWanted* wanted) {
@@ -416,7 +409,7 @@ class Computation {
   }
 
   bool ListDamping(CovarianceWanted* wanted) {
-    if (!request_.is_damped) {
+    if (request_.asked.gauge != COVARIANCE_GAUGE_DAMPED) {
       return true;
     }
     size_t at = 0;
@@ -430,10 +423,10 @@ class Computation {
         num_columns += size;
       }
       at += static_cast<size_t>(size);
-      is_long_enough = is_long_enough && at <= request_.damping.size();
+      is_long_enough = is_long_enough && at <= request_.asked.damping.size();
     });
-    if (!is_long_enough || at != request_.damping.size()) {
-      *error_ = "damping has " + std::to_string(request_.damping.size()) +
+    if (!is_long_enough || at != request_.asked.damping.size()) {
+      *error_ = "damping has " + std::to_string(request_.asked.damping.size()) +
                 " values; expected " + std::to_string(at) +
                 ", those of the tangent spaces of all blocks.";
       return false;
@@ -442,7 +435,7 @@ class Computation {
     for (const auto& [offset, from] : places) {
       for (int i = 0; i < from.second; ++i) {
         const double value =
-            request_.damping[from.first + static_cast<size_t>(i)];
+            request_.asked.damping[from.first + static_cast<size_t>(i)];
         wanted->diagonal[static_cast<size_t>(offset) + static_cast<size_t>(i)] =
             value;
         result_->num_damped += value != 0.0 ? 1 : 0;
@@ -454,7 +447,8 @@ class Computation {
   // Fills *error_.
   void Explain(const Status& status, const Summary& record) {
     *error_ = status.message;
-    if (status.code != StatusCode::kNumericalFailure || request_.is_damped) {
+    if (status.code != StatusCode::kNumericalFailure ||
+        request_.asked.gauge == COVARIANCE_GAUGE_DAMPED) {
       return;
     }
     const CovarianceFound& found = result_->found;
@@ -470,17 +464,19 @@ class Computation {
           " parameter blocks by themselves, " + source_->Name(worst.worst) +
           " worst of all; hold them constant, take them out, or damp "
           "them (gauge = DAMPED).";
-    } else if (found.num_free > 0) {
-      const bool has_more = found.num_free >= CovarianceFound::kMostDirections;
+    } else if (found.num_free_directions > 0) {
+      const bool has_more =
+          found.num_free_directions >= CovarianceFound::kMostDirections;
       *error_ = std::string("The residuals leave ") +
-                (has_more ? "at least " : "") + std::to_string(found.num_free) +
+                (has_more ? "at least " : "") +
+                std::to_string(found.num_free_directions) +
                 " directions free, which move " +
                 std::to_string(found.num_moved_blocks) +
                 " blocks that are not eliminated, ";
       for (size_t i = 0; i < found.moved_blocks.size(); ++i) {
         *error_ += (i == 0 ? "" : ", ") + source_->Name(found.moved_blocks[i]);
       }
-      *error_ += request_.inner_constraints
+      *error_ += request_.asked.gauge == COVARIANCE_GAUGE_INNER
                      ? " among them; inner constraints take at most 7."
                      : " among them; hold blocks constant, or set gauge = "
                        "INNER or DAMPED.";
@@ -492,8 +488,6 @@ class Computation {
   KeptMachines* const kept_;
   CovarianceResult* const result_;
   std::string* const error_;
-  // True if there was no factor, which is not a fault of the problem.
-  bool has_no_factor_ = false;
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "ceres/problem.h"
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/covariance.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/session/covariance_blocks.h"
 #include "ceres_ext/session/kept_machines.h"
@@ -21,18 +22,10 @@
 namespace ceres_ext {
 
 struct CovarianceRequest {
-  Options options;
-  int num_threads = 1;
-  bool use_pcg = false;
+  CovarianceOptions asked;
+  Options options;  // of asked.ext, those that a covariance supports
   // If there is no factorisation, PCG may replace it.
   bool may_use_pcg = false;
-  double pcg_tolerance = 0.0;
-  int max_num_pcg_iterations = 0;
-  bool apply_loss = true;
-  bool inner_constraints = false;
-  // As CovarianceOptions::damping.
-  bool is_damped = false;
-  std::vector<double> damping;
   // Different parameter blocks, and pairs of them by number, left <= right.
   std::vector<const double*> parameter_blocks;
   std::vector<std::pair<int32_t, int32_t>> pairs;
@@ -62,7 +55,6 @@ struct CovarianceResult {
   CovarianceFound found;
   // Number of nonzero values of D that have an effect.
   int64_t num_damped = 0;
-  std::string device;
 };
 
 // False with a sentence in *error. Throws std::bad_alloc and the exceptions of

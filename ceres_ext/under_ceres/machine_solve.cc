@@ -52,10 +52,7 @@ class MachineSolveImpl final : public MachineSolve {
     if (kIsHost<Machine> && plan.step.may_factorize()) {
       setup.sparse_factorization = CreateSparseFactorization(pp->options);
     }
-    SolvePlan of_session = plan;
-    of_session.step.wants_columns = objects == nullptr;
-    CERES_EXT_RETURN_IF_ERROR(
-        session_.Setup(of_session, setup, structure, record));
+    CERES_EXT_RETURN_IF_ERROR(session_.Setup(plan, setup, structure, record));
     if (objects == nullptr) {
       return {};
     }

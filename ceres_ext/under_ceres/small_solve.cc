@@ -179,24 +179,6 @@ class SmallLinearSolver final : public LinearSolver {
 
 }  // namespace
 
-bool IsSmallSolve(const Options& options,
-                  const ceres::Solver::Options& solver_options,
-                  int64_t num_residuals,
-                  int64_t num_columns) {
-  // One thread, functors of 3 residuals, over stock's DENSE_QR: 0.8 times for 9
-  // residuals and 6 columns in all, 1.0 for 63 to 900, and 1.1 for 240 and 24
-  // columns. Families and batches take 3.5 times for 9 residuals, 2.1 for
-  // 1,000, and 1.0 for 240 and 24 columns.
-  constexpr int64_t kMostColumns = 24;
-  constexpr int64_t kMostValues = kMostSmallResiduals;
-  return options.linear_solver == LINEAR_SOLVER_AUTO &&
-         options.device != DEVICE_CUDA &&
-         options.jacobian != JACOBIAN_RECOMPUTED &&
-         options.schur_factorization == SCHUR_FACTORIZATION_AUTO &&
-         !solver_options.use_inner_iterations && num_columns <= kMostColumns &&
-         num_columns * num_residuals <= kMostValues;
-}
-
 void SetupSmallLinearSolver(PreprocessedProblem* pp,
                             Failure* failure,
                             Summary* record) {

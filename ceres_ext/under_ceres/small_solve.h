@@ -7,24 +7,11 @@
 #ifndef CERES_EXT_UNDER_CERES_SMALL_SOLVE_H_
 #define CERES_EXT_UNDER_CERES_SMALL_SOLVE_H_
 
-#include <cstdint>
-
 #include "ceres/preprocessor.h"
-#include "ceres/solver.h"
 #include "ceres_ext/base/failure.h"
-#include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 
 namespace ceres_ext {
-
-// A problem of more residuals is not small.
-inline constexpr int64_t kMostSmallResiduals = 6000;
-// True if LINEAR_SOLVER_AUTO solves a problem so, by the residuals and tangent
-// columns of its reduced program.
-bool IsSmallSolve(const Options& options,
-                  const ceres::Solver::Options& solver_options,
-                  int64_t num_residuals,
-                  int64_t num_columns);
 
 // Makes the linear solver of *pp, and its evaluator once Ceres has set
 // evaluator_options. *failure and *record outlive both. False, with pp->error,

@@ -19,7 +19,7 @@
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/array_rows.h"
-#include "ceres_ext/under_ceres/small_solve.h"
+#include "ceres_ext/plan/solver_choice.h"
 #include "ceres_ext/under_ceres/solver_options.h"
 #include "cuda_kernels/machine/communicator.h"
 #include "glog/logging.h"
@@ -148,8 +148,8 @@ bool AreSmall(const ceres::Solver::Options& options,
               const Options& ext_options,
               const ArrayProblem& problem,
               kernels::HostContext* context) {
-  if (ext_options.linear_solver != LINEAR_SOLVER_AUTO) {
-    return false;
+  if (!IsSmallSolve(ext_options, options, 0, 0)) {
+    return false;  // Nothing is.
   }
   ArrayRows rows(&problem);
   int64_t num_residuals = 0;
@@ -182,12 +182,12 @@ bool CanSolve(const ceres::Solver::Options& options,
   return false;
 }
 
-bool SolveOnce(const ceres::Solver::Options& options,
-               const Options& ext_options,
-               SolveAttempt* attempt,
-               ceres::Problem* problem,
-               ceres::Solver::Summary* summary,
-               Summary* ext_summary) {
+Outcome SolveOnce(const ceres::Solver::Options& options,
+                  const Options& ext_options,
+                  const Attempt& attempt,
+                  ceres::Problem* problem,
+                  ceres::Solver::Summary* summary,
+                  Summary* ext_summary) {
   Failure failure;
   std::optional<BundlePlugin> plugin;
   std::optional<Start> start;
@@ -198,7 +198,8 @@ bool SolveOnce(const ceres::Solver::Options& options,
       *summary = ceres::Solver::Summary();
     }
     std::string error;
-    if (CanSolve(options, ext_options, problem, &error) && problem == nullptr) {
+    const Options applied = attempt.Apply(ext_options);
+    if (CanSolve(options, applied, problem, &error) && problem == nullptr) {
       error = "problem is null; expected a ceres::Problem";
     }
     if (!error.empty()) {
@@ -206,13 +207,12 @@ bool SolveOnce(const ceres::Solver::Options& options,
       failure.Set(error);
       return false;
     }
-    plugin.emplace(attempt->Apply(ext_options),
-                   /*append_to_message=*/ext_summary == nullptr);
-    plugin->SetAttempt(*attempt,
-                       LeavesNoTrace(options) &&
-                           problem->mutable_impl()
-                                   ->mutable_program()
-                                   ->mutable_evaluation_callback() == nullptr);
+    plugin.emplace(applied, /*append_to_message=*/ext_summary == nullptr);
+    plugin->SetAttempt(attempt);
+    plugin->MayBeRepeated(LeavesNoTrace(options) &&
+                          problem->mutable_impl()
+                                  ->mutable_program()
+                                  ->mutable_evaluation_callback() == nullptr);
     start.emplace(options, problem);
     ceres::internal::ScopedSolverPlugin scoped_plugin(&*plugin);
     SolveWithThreads(options, problem, summary);
@@ -227,54 +227,55 @@ bool SolveOnce(const ceres::Solver::Options& options,
     summary->termination_type = ceres::FAILURE;
     AssignOrShorten(failure.sentence(), &summary->message);
   }
-  bool again = false;
+  Outcome outcome;
   if (plugin.has_value()) {
     plugin->FinishIfCeresDidNot(failure, *summary);
     Failure ignored;  // Then the failure stands.
-    again = ignored.Guard(false, [&] { return plugin->Next(attempt); });
+    ignored.Guard(false, [&] {
+      outcome = plugin->End();
+      return true;
+    });
     if (ext_summary != nullptr) {
       plugin->FillSummary(ext_summary);
     }
   } else if (ext_summary != nullptr) {
     AssignOrShorten(failure.sentence(), &ext_summary->path_reason);
   }
-  return again;
+  return outcome;
 }
 
-bool SolveArraysOnce(const ceres::Solver::Options& options,
-                     const Options& ext_options,
-                     SolveAttempt* attempt,
-                     const ArrayProblem& problem,
-                     const std::vector<DeviceArrayFacts>& device_facts,
-                     KeptMachines* kept,
-                     Summary* summary,
-                     std::string* reason,
-                     bool* again) {
-  *again = false;
+Outcome SolveArraysOnce(const ceres::Solver::Options& options,
+                        const Options& ext_options,
+                        const Attempt& attempt,
+                        const ArrayProblem& problem,
+                        const std::vector<DeviceArrayFacts>& device_facts,
+                        KeptMachines* kept,
+                        Summary* summary) {
   if (!ext_options.enabled) {
-    *reason = "this library is switched off (enabled = false)";
-    return false;
+    return {Outcome::kNeedsProblem,
+            "this library is switched off (enabled = false)"};
   }
   ArrayImport arrays(&problem, summary, ext_options.communicator);
-  *reason = arrays.WhyProblemIsNeeded(options);
-  if (reason->empty() && device_facts.empty() &&
+  std::string reason = arrays.WhyProblemIsNeeded(options);
+  if (reason.empty() && device_facts.empty() &&
       ext_options.communicator == nullptr &&
       AreSmall(options,
                ext_options,
                problem,
                kept->host_context(options.num_threads))) {
-    *reason = "a problem of few columns is solved so by linear_solver = auto";
+    reason = "a problem of few columns is solved so by linear_solver = auto";
   }
-  if (reason->empty() && !device_facts.empty()) {
+  if (reason.empty() && !device_facts.empty()) {
     arrays.SetDeviceFacts(device_facts);
-    *reason = arrays.WhyCopied(options);
+    reason = arrays.WhyCopied(options);
   }
-  if (!reason->empty()) {
-    return false;
+  if (!reason.empty()) {
+    return {Outcome::kNeedsProblem, reason};
   }
   BundlePlugin plugin(
-      attempt->Apply(ext_options), options.num_threads, &arrays, kept);
-  plugin.SetAttempt(*attempt, LeavesNoTrace(options));
+      attempt.Apply(ext_options), options.num_threads, &arrays, kept);
+  plugin.SetAttempt(attempt);
+  plugin.MayBeRepeated(LeavesNoTrace(options));
   // Ceres itself needs no thread.
   ceres::Solver::Options shell_options = options;
   shell_options.num_threads = 1;
@@ -294,14 +295,15 @@ bool SolveArraysOnce(const ceres::Solver::Options& options,
     start.Restore();
   }
   plugin.FinishIfCeresDidNot(failure, *summary);
-  *reason = plugin.Reason();
-  *again = plugin.Next(attempt);
+  reason = plugin.Reason();
   if (ext_options.communicator != nullptr &&
       (plugin.HasFailed() || !plugin.IsTaken())) {
-    ext_options.communicator->Abort(*reason);
+    ext_options.communicator->Abort(reason);
   }
   plugin.FillSummary(summary);
-  return plugin.IsTaken() || plugin.HasFailed();
+  return plugin.IsTaken() || plugin.HasFailed()
+             ? plugin.End()
+             : Outcome(Outcome::kNeedsProblem, reason);
 }
 
 ceres::internal::SolverPlugin* CreatePluginOfEnvironment(

@@ -12,6 +12,7 @@
 #include "ceres/solver_plugin.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/summary.h"
 #include "ceres_ext/under_ceres/bundle_plugin.h"
@@ -26,28 +27,25 @@ bool CanSolve(const ceres::Solver::Options& options,
               ceres::Problem* problem,
               std::string* error);
 
-// ext_summary is summary or null. Returns whether the problem is to be solved
-// again, as *attempt then says.
-bool SolveOnce(const ceres::Solver::Options& options,
-               const Options& ext_options,
-               SolveAttempt* attempt,
-               ceres::Problem* problem,
-               ceres::Solver::Summary* summary,
-               Summary* ext_summary);
+// One attempt by one machine. ext_summary is summary or null.
+Outcome SolveOnce(const ceres::Solver::Options& options,
+                  const Options& ext_options,
+                  const Attempt& attempt,
+                  ceres::Problem* problem,
+                  ceres::Solver::Summary* summary,
+                  Summary* ext_summary);
 
-// Solves without a ceres::Problem, or fails if one would fail too. False,
-// with a part of a sentence in *reason, where one is needed, or the host has to
-// read arrays that are on a device; *summary is of no use then. *again: as
-// SolveOnce. device_facts: of IsValidProblem, if arrays are on a device.
-bool SolveArraysOnce(const ceres::Solver::Options& options,
-                     const Options& ext_options,
-                     SolveAttempt* attempt,
-                     const ArrayProblem& problem,
-                     const std::vector<DeviceArrayFacts>& device_facts,
-                     KeptMachines* kept,
-                     Summary* summary,
-                     std::string* reason,
-                     bool* again);
+// The same without a ceres::Problem, or it fails if one would fail too.
+// kNeedsProblem where one is needed, or the host has to read arrays that are on
+// a device; *summary is of no use then. device_facts: of IsValidProblem, if
+// arrays are on a device.
+Outcome SolveArraysOnce(const ceres::Solver::Options& options,
+                        const Options& ext_options,
+                        const Attempt& attempt,
+                        const ArrayProblem& problem,
+                        const std::vector<DeviceArrayFacts>& device_facts,
+                        KeptMachines* kept,
+                        Summary* summary);
 
 // CeresCreateSolverPlugin. solve_by_devices: where the settings name several.
 ceres::internal::SolverPlugin* CreatePluginOfEnvironment(

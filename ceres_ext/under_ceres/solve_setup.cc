@@ -72,7 +72,7 @@ bool OrderingEliminatesPoints(const ceres::Solver::Options& options,
 }  // namespace
 
 bool SolveSetup::Take(PreprocessedProblem* pp) {
-  if (input_.arrays == nullptr && input_.has_loop &&
+  if (input_.arrays == nullptr && input_.purpose == Purpose::kSolve &&
       IsSmallSolve(input_.options,
                    pp->options,
                    pp->reduced_program->NumResiduals(),
@@ -80,12 +80,24 @@ bool SolveSetup::Take(PreprocessedProblem* pp) {
     TakeSmall(pp);
     return true;
   }
-  bool is_done = false;
-  if (TakeChosen(pp, &is_done) || is_done) {
-    return machine_ != nullptr;
+  const ceres::Solver::Options given = pp->options;
+  Attempts attempts(input_.options);
+  const Outcome outcome = TryEach(&attempts, [&](const Attempt& attempt) {
+    if (attempt.why_given.empty() &&
+        ChooseLinearSolver(input_.options, &pp->options)) {
+      return TakeChosen(given, pp);
+    }
+    choice_ += attempt.why_given.empty() ? "" : attempt.why_given + "; ";
+    const std::string why = WhyCeres(*pp);
+    return (why.empty() ? TakeInAnyOrder(pp) : Decline(why))
+               ? Outcome()
+               : Outcome(Outcome::kSetup, "");
+  });
+  if (outcome.is_chosen) {
+    choice_ += outcome.status.message;
+    return Decline("");
   }
-  const std::string why = WhyCeres(*pp);
-  return why.empty() ? TakeInAnyOrder(pp) : Decline(why);
+  return outcome.status.ok();
 }
 
 void SolveSetup::TakeSmall(PreprocessedProblem* pp) {
@@ -103,16 +115,20 @@ void SolveSetup::TakeSmall(PreprocessedProblem* pp) {
   is_small_ = true;
 }
 
-bool SolveSetup::TakeChosen(PreprocessedProblem* pp, bool* is_done) {
-  const ceres::Solver::Options given = pp->options;
-  if (!ChooseLinearSolver(input_.options, &pp->options)) {
-    return false;
-  }
-  choice_ = LinearSolverName(pp->options) + " was chosen in place of " +
-            LinearSolverName(given);
+Outcome SolveSetup::TakeChosen(const ceres::Solver::Options& given,
+                               PreprocessedProblem* pp) {
+  const std::string in_place =
+      " was chosen in place of " + LinearSolverName(given);
+  choice_ = LinearSolverName(pp->options) + in_place;
   replaces_factorization_ = !IsIterative(given.linear_solver_type);
-  const bool gains = GainsByChoice(given, *pp);
-  if (gains) {
+  Outcome left(Outcome::kDeclined, ", which is as fast (device = auto)");
+  left.is_chosen = true;
+  if (GainsByChoice(input_.options,
+                    given.linear_solver_type,
+                    input_.arrays == nullptr
+                        ? pp->reduced_program->NumEffectiveParameters()
+                        : 0,
+                    [&] { return Work(*pp); })) {
     std::string why;
     if (pp->options.IsValid(&why)) {
       why = WhyCeres(*pp);
@@ -122,34 +138,15 @@ bool SolveSetup::TakeChosen(PreprocessedProblem* pp, bool* is_done) {
       const std::string used = LinearSolverName(pp->options);
       choice_ = used == LinearSolverName(given)
                     ? "linear_solver = auto chose " + used + " as given; "
-                    : used + " was chosen in place of " +
-                          LinearSolverName(given) + "; ";
-      return true;
+                    : used + in_place + "; ";
+      return {};
     }
+    left.status.message =
+        " and is not available: " + input_.record->path_reason;
   }
-  choice_ += gains ? " and is not available: " + input_.record->path_reason
-                   : ", which is as fast (device = auto)";
   pp->options = given;
   replaces_factorization_ = false;
-  *is_done = input_.options.fallback == FALLBACK_REFUSE;
-  if (*is_done) {
-    return Decline("");
-  }
-  choice_ += "; ";
-  return false;
-}
-
-bool SolveSetup::GainsByChoice(const ceres::Solver::Options& given,
-                               const PreprocessedProblem& pp) const {
-  if (input_.options.linear_solver == LINEAR_SOLVER_AUTO ||
-      input_.options.device != DEVICE_AUTO ||
-      input_.options.fallback == FALLBACK_REFUSE ||
-      IsIterative(given.linear_solver_type) ||
-      (input_.arrays == nullptr &&
-       !IsSmallFactorization(pp.reduced_program->NumEffectiveParameters()))) {
-    return true;
-  }
-  return kHasCuda && WhyHost(Work(pp), input_.options.cuda_device).empty();
+  return left;
 }
 
 std::string SolveSetup::WhyCeres(const PreprocessedProblem& pp) const {
@@ -213,8 +210,9 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
       input_.kept->host_context(input_.num_threads);
   std::string* const reason = &input_.record->path_reason;
   // A solve eliminates what Ceres would, or is Ceres's.
-  const int max_size = input_.has_loop ? std::numeric_limits<int>::max()
-                                       : kernels::kMaxEliminatedSize;
+  const int max_size = input_.purpose == Purpose::kSolve
+                           ? std::numeric_limits<int>::max()
+                           : kernels::kMaxEliminatedSize;
   if (input_.arrays != nullptr) {
     return input_.arrays->ChooseEliminated(context,
                                            max_size,
@@ -308,95 +306,95 @@ bool SolveSetup::TakeAsOrdered(ImportOptions import_options,
   return true;
 }
 
+RowFacts SolveSetup::CountRows(const PlanRequest& request,
+                               const ProblemStructure& structure,
+                               const PreprocessedProblem& pp) const {
+  const FactsWanted wanted = FactsFor(request);
+  RowFacts rows = FactsOf(structure);
+  if (wanted.values) {
+    const SolveWork work = Work(pp);
+    rows.num_values = work.num_values;
+    rows.num_host_values = work.num_host_values;
+  }
+  if (wanted.couplings || wanted.repeats) {
+    RowFacts counted = rows;
+    CountCouplings(
+        structure, input_.kept->host_context(input_.num_threads), &counted);
+    rows.rows_repeat = counted.rows_repeat;
+    if (wanted.couplings) {
+      rows = counted;
+    }
+  }
+  return rows;
+}
+
 bool SolveSetup::SetupPlan(const ImportOptions& import_options,
                            ProblemStructure* structure,
                            PreprocessedProblem* pp) {
   // The remains of an attempt are freed here.
   [[maybe_unused]] const KeepCurrentDevice<kernels::CudaMachine> keep;
-  const Options& options = input_.options;
-  PlanRequest request = {options,
-                         pp->options,
-                         input_.num_threads,
-                         input_.why_host,
-                         replaces_factorization_,
-                         input_.arrays == nullptr};
-  RowFacts rows = FactsOf(*structure);
-  const bool has_auto = options.linear_solver == LINEAR_SOLVER_AUTO ||
-                        options.preconditioner == PRECONDITIONER_AUTO;
-  if (options.device == DEVICE_AUTO || has_auto) {
-    const SolveWork work = Work(*pp);
-    rows.num_values = work.num_values;
-    rows.num_host_values = work.num_host_values;
+  Summary* const record = input_.record;
+  PlanRequest request;
+  request.options = input_.options;
+  request.solver_options = pp->options;
+  request.num_threads = input_.num_threads;
+  request.purpose = input_.purpose;
+  request.replaces_factorization = replaces_factorization_;
+  request.has_ceres_state = input_.arrays == nullptr;
+  const RowFacts rows = CountRows(request, *structure, *pp);
+  KnownFacts facts(input_.options, input_.num_threads, structure, input_.kept);
+  Attempt first = input_.attempt;
+  std::string why;
+  if (input_.options.device != DEVICE_HOST && first.why_host.empty() &&
+      ceres::internal::AreHostVectorsRequired(*pp, &why)) {
+    first.why_host = AsClause(why);
   }
-  if (has_auto || NeedsSchurMatrix(pp->options) ||
-      HasSecondLevel(options.preconditioner)) {
-    RowFacts counted = rows;
-    CountCouplings(
-        *structure, input_.kept->host_context(input_.num_threads), &counted);
-    rows.rows_repeat = counted.rows_repeat;
-    // Estimates of PCG's time don't depend on them.
-    if (has_auto || IsFactorized(pp->options.linear_solver_type)) {
-      rows = counted;
+  Attempts attempts(input_.options, std::move(first));
+  const Outcome outcome = TryEach(&attempts, [&](const Attempt& attempt) {
+    if (!attempt.why_host.empty()) {
+      facts.DropDevice();
     }
-  }
-  KnownFacts facts(options, input_.num_threads, structure, input_.kept);
-  std::string why_host_vectors;
-  if (options.device != DEVICE_HOST &&
-      ceres::internal::AreHostVectorsRequired(*pp, &why_host_vectors)) {
-    facts.SetNoDevice({StatusCode::kUnsupported, why_host_vectors});
-  }
-  while (true) {
+    // An attempt uses the structure up.
+    if (!attempts.is_first() && !Import(import_options, *pp, structure)) {
+      return Outcome(Outcome::kSetup, record->path_reason);
+    }
+    request.attempt = attempt;
     const auto decision = Decide(request, rows, facts);
     const double context_seconds = facts.TakeContextSeconds();
-    input_.record->context_time_in_seconds += context_seconds;
-    input_.record->setup_time_in_seconds -= context_seconds;
+    record->context_time_in_seconds += context_seconds;
+    record->setup_time_in_seconds -= context_seconds;
     if (const auto* refusal = std::get_if<Refusal>(&decision)) {
       is_final_ = refusal->is_final;
-      return Decline(refusal->reason);
+      return Outcome(Outcome::kSetup, refusal->reason);
     }
     const SolvePlan& plan = std::get<SolvePlan>(decision);
     if (!plan.on_device && input_.arrays != nullptr &&
         input_.arrays->is_on_device()) {
       is_final_ = true;
-      return Decline(plan.why_host.empty() ? "the host solves" : plan.why_host);
+      return Outcome(Outcome::kSetup,
+                     plan.why_host.empty() ? "the host solves" : plan.why_host);
     }
-    const Status status = SetupMachine(
-        plan,
-        plan.on_device
-            ? CreateMachineSolve(facts.device())
-            : CreateMachineSolve(input_.kept->GetHost(input_.num_threads)),
-        structure,
-        pp);
-    if (status.ok()) {
+    Outcome end(
+        SetupMachine(plan,
+                     plan.on_device ? CreateMachineSolve(facts.device())
+                                    : CreateMachineSolve(input_.kept->GetHost(
+                                          input_.num_threads)),
+                     structure,
+                     pp),
+        Outcome::kSetup);
+    end.on_device = plan.on_device;
+    end.is_exact = plan.linear_solver_type != pp->options.linear_solver_type;
+    if (end.status.ok()) {
       is_on_device_ = plan.on_device;
       pp->options.linear_solver_type = plan.linear_solver_type;
-      if (!plan.why_host.empty()) {
-        input_.record->device += " (" + plan.why_host + ")";
-      }
-      return true;
+      record->device += plan.why_host.empty() ? "" : " (" + plan.why_host + ")";
     }
-    if (plan.linear_solver_type != pp->options.linear_solver_type &&
-        (status.code == StatusCode::kOutOfMemory ||
-         status.code == StatusCode::kUnsupported)) {
-      request.needs_pcg = true;
-      // It is used up.
-      if (!Import(import_options, *pp, structure)) {
-        return false;
-      }
-      continue;
-    }
-    if (!plan.on_device) {
-      if (status.code == StatusCode::kOutOfMemory) {
-        input_.failure->Set(status.message);
-      }
-      return Decline(status.message);
-    }
-    facts.SetNoDevice(status);
-    // It is used up.
-    if (!Import(import_options, *pp, structure)) {
-      return false;
-    }
+    return end;
+  });
+  if (outcome.status.code == StatusCode::kOutOfMemory) {
+    input_.failure->Set(outcome.status.message);
   }
+  return outcome.status.ok() || Decline(outcome.status.message);
 }
 
 Status SolveSetup::SetupMachine(const SolvePlan& plan,
@@ -407,12 +405,13 @@ Status SolveSetup::SetupMachine(const SolvePlan& plan,
   objects_ = ProgramObjects();
   machine_ = std::move(machine);
   schur_structure_ = SchurStructure(*structure);
-  Status status = machine_->Setup(plan,
-                                  structure,
-                                  pp,
-                                  input_.failure,
-                                  input_.record,
-                                  input_.has_loop ? &objects_ : nullptr);
+  Status status =
+      machine_->Setup(plan,
+                      structure,
+                      pp,
+                      input_.failure,
+                      input_.record,
+                      input_.purpose == Purpose::kSolve ? &objects_ : nullptr);
   if (!status.ok()) {
     objects_ = ProgramObjects();
     machine_.reset();

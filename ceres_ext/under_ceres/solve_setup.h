@@ -4,9 +4,9 @@
 // the linear solver that the options choose, else the program's; an order of
 // elimination; a machine. If most rows are observations, only their points are
 // eliminated; otherwise the blocks that Ceres would eliminate
-// (import/elimination.h). Ceres orders nothing then. The solve runs on a device
-// where there is one that can and, if none was asked for, gains by it; else on
-// the host (plan/solve_plan.h).
+// (import/elimination.h). Ceres orders nothing then. The plan
+// (plan/solve_plan.h) chooses machine and solver, and what follows a set-up
+// that fails (plan/attempts.h).
 
 #ifndef CERES_EXT_UNDER_CERES_SOLVE_SETUP_H_
 #define CERES_EXT_UNDER_CERES_SOLVE_SETUP_H_
@@ -19,6 +19,7 @@
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/import_rows.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/plan/solve_plan.h"
 #include "ceres_ext/session/kept_machines.h"
@@ -32,16 +33,13 @@ namespace ceres_ext {
 struct SolveInput {
   Options options;
   int num_threads = 1;
-  // The reason why the host solves in place of a device, a clause; empty if it
-  // need not.
-  std::string why_host;
+  Attempt attempt;
+  Purpose purpose = Purpose::kSolve;
   // The problem that is solved instead of Ceres's; or null.
   ArrayImport* arrays = nullptr;
   KeptMachines* kept = nullptr;
   Failure* failure = nullptr;
   Summary* record = nullptr;
-  // If false, ProgramObjects are not needed.
-  bool has_loop = true;
 };
 
 class SolveSetup {
@@ -76,12 +74,10 @@ class SolveSetup {
   // With the blocks first that ITERATIVE_SCHUR eliminates.
   bool TakeEliminated(ImportOptions import_options,
                       ceres::internal::PreprocessedProblem* pp);
-  // As the options choose. *is_done: there is nothing else to try.
-  bool TakeChosen(ceres::internal::PreprocessedProblem* pp, bool* is_done);
-  // With DEVICE_AUTO: whether the linear solver that pp.options were changed to
-  // may be faster than the given one, or stock Ceres must not solve.
-  bool GainsByChoice(const ceres::Solver::Options& given,
-                     const ceres::internal::PreprocessedProblem& pp) const;
+  // With the linear solver that was chosen in pp->options in place of the given
+  // one.
+  Outcome TakeChosen(const ceres::Solver::Options& given,
+                     ceres::internal::PreprocessedProblem* pp);
   // The reason why the solve is Ceres's whatever the problem is, a clause;
   // empty: it isn't.
   std::string WhyCeres(const ceres::internal::PreprocessedProblem& pp) const;
@@ -89,8 +85,11 @@ class SolveSetup {
   bool Import(const ImportOptions& import_options,
               const ceres::internal::PreprocessedProblem& pp,
               ProblemStructure* structure);
-  // Decides on a plan and sets it up, with the host where a device fails. False
-  // with the record's reason.
+  // The facts that Decide needs.
+  RowFacts CountRows(const PlanRequest& request,
+                     const ProblemStructure& structure,
+                     const ceres::internal::PreprocessedProblem& pp) const;
+  // Sets up the first plan that can be. False with the record's reason.
   bool SetupPlan(const ImportOptions& import_options,
                  ProblemStructure* structure,
                  ceres::internal::PreprocessedProblem* pp);

@@ -18,18 +18,18 @@
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/import/table_of_problem.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/summary.h"
 #include "ceres_ext/under_ceres/bundle_plugin.h"
 
 namespace ceres_ext {
 
-// Solves and writes the solution to the problem that *arrays are of. False,
-// with a part of a sentence in *reason: nothing has happened.
-using SolveWhole = std::function<bool(const ceres::Solver::Options& options,
-                                      const Options& ext_options,
-                                      TableOfProblem* arrays,
-                                      Summary* summary,
-                                      std::string* reason)>;
+// An attempt by several devices that writes the solution to the problem that
+// *arrays are of.
+using SolveWhole = std::function<Outcome(const ceres::Solver::Options& options,
+                                         const Options& ext_options,
+                                         TableOfProblem* arrays,
+                                         Summary* summary)>;
 
 class WholeSolvePlugin final : public ceres::internal::SolverPlugin {
  public:
@@ -44,11 +44,11 @@ class WholeSolvePlugin final : public ceres::internal::SolverPlugin {
               ceres::Solver::Summary* summary) override;
 
  private:
-  bool Solve(const ceres::internal::PreprocessedProblem& pp,
-             std::string* reason);
+  Outcome Solve(const ceres::internal::PreprocessedProblem& pp);
 
   const Options options_;
   const SolveWhole solve_;
+  Attempts attempts_{options_};
   Failure failure_;
   bool is_solved_ = false;
   Summary summary_;

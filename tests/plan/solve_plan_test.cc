@@ -15,8 +15,6 @@
 namespace ceres_ext {
 namespace {
 
-using kernels::Status;
-using kernels::StatusCode;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -25,7 +23,7 @@ using ::testing::IsEmpty;
 class Facts final : public MachineFacts {
  public:
   bool build_has_cuda = true;
-  Status no_device;
+  std::string no_device;
   std::string why_host;
   std::string why_no_factorization;
   int ratio = 2;
@@ -35,7 +33,7 @@ class Facts final : public MachineFacts {
   mutable SolveWork work;
 
   bool BuildHasCuda() const final { return build_has_cuda; }
-  Status WhyNoDevice() const final { return no_device; }
+  std::string WhyNoDevice() const final { return no_device; }
   std::string WhyHost(const SolveWork& given) const final {
     ++num_asked_for_host;
     work = given;
@@ -104,7 +102,7 @@ TEST_F(SolvePlanTest, TakesTheHostWhereItIsAskedForOrFaster) {
   EXPECT_EQ(Plan().why_host, "it is small");
   // If the host must solve, the faster machine is not asked for.
   facts_.num_asked_for_host = 0;
-  request_.why_host = "the device failed: it is hot";
+  request_.attempt.why_host = "the device failed: it is hot";
   EXPECT_EQ(Plan().why_host, "the device failed: it is hot");
   EXPECT_EQ(facts_.num_asked_for_host, 0);
 }
@@ -149,9 +147,11 @@ TEST_F(SolvePlanTest, ChoosesExactStepsOfFewColumns) {
     // There are no exact steps where they have failed before, or where all
     // columns are eliminated.
     rows_.num_other_columns = 90;
-    request_.needs_pcg = true;
+    request_.attempt.why_pcg = "there is no memory";
     EXPECT_FALSE(Plan().step.may_factorize());
-    request_.needs_pcg = false;
+    EXPECT_THAT(Plan().notes,
+                ElementsAre("PCG takes all steps since there is no memory"));
+    request_.attempt.why_pcg.clear();
     rows_.num_other_columns = 0;
     EXPECT_FALSE(Plan().step.may_factorize());
     rows_.num_other_columns = 90;
@@ -286,13 +286,14 @@ TEST_F(SolvePlanTest, ChoosesNothingUnasked) {
 }
 
 TEST_F(SolvePlanTest, GoesOnOnTheHostWithoutADevice) {
-  facts_.no_device = {StatusCode::kUnsupported, "There is no device."};
+  facts_.no_device = "there is no device";
   for (const DeviceType device : {DEVICE_AUTO, DEVICE_CUDA}) {
     options().device = device;
     EXPECT_FALSE(Plan().on_device);
     EXPECT_EQ(Plan().why_host, "there is no device");
   }
-  facts_.no_device = {StatusCode::kDeviceError, "CUDA says no."};
+  facts_.no_device.clear();
+  request_.attempt.why_host = "the device failed: CUDA says no";
   EXPECT_EQ(Plan().why_host, "the device failed: CUDA says no");
   facts_.build_has_cuda = false;
   EXPECT_NE(Plan().why_host, "");
@@ -301,7 +302,8 @@ TEST_F(SolvePlanTest, GoesOnOnTheHostWithoutADevice) {
   options().device = DEVICE_CUDA;
   options().fallback = FALLBACK_REFUSE;
   EXPECT_EQ(Refused().reason,
-            "device = CUDA is not available, because CUDA says no");
+            "device = CUDA is not available, because the device failed: CUDA "
+            "says no");
   EXPECT_FALSE(Refused().is_final);
 }
 

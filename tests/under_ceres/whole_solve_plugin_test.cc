@@ -71,8 +71,7 @@ TEST_F(WholeSolvePluginTest, HasTheSummaryAndTheValuesOfThatSolve) {
       [](const ceres::Solver::Options& options,
          const Options& ext_options,
          TableOfProblem* arrays,
-         Summary* of_arrays,
-         std::string* /*reason*/) {
+         Summary* of_arrays) {
         ceres::Solver::Options without = options;
         EXPECT_TRUE(arrays->IsFirstGroup(1, *options.linear_solver_ordering));
         EXPECT_FALSE(arrays->IsFirstGroup(0, *options.linear_solver_ordering));
@@ -80,7 +79,7 @@ TEST_F(WholeSolvePluginTest, HasTheSummaryAndTheValuesOfThatSolve) {
         ArrayProblem problem = arrays->arrays();
         ceres_ext::Solve(without, ext_options, &problem, of_arrays);
         arrays->Write();
-        return true;
+        return Outcome();
       },
       &summary);
   EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
@@ -104,10 +103,8 @@ TEST_F(WholeSolvePluginTest, LeavesTheRestToCeresLoop) {
       [](const ceres::Solver::Options& /*options*/,
          const Options& /*ext_options*/,
          TableOfProblem* /*arrays*/,
-         Summary* /*summary*/,
-         std::string* reason) {
-        *reason = "this is a test";
-        return false;
+         Summary* /*summary*/) {
+        return Outcome::NotBySeveral("this is a test");
       },
       &summary);
   EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
@@ -124,10 +121,9 @@ TEST_F(WholeSolvePluginTest, DoesNotTakeBounds) {
       [&](const ceres::Solver::Options& /*options*/,
           const Options& /*ext_options*/,
           TableOfProblem* /*arrays*/,
-          Summary* /*summary*/,
-          std::string* /*reason*/) {
+          Summary* /*summary*/) {
         is_called = true;
-        return false;
+        return Outcome();
       },
       &summary);
   EXPECT_FALSE(is_called);
@@ -142,11 +138,10 @@ TEST_F(WholeSolvePluginTest, AFailureIsOneOfTheSolve) {
       [](const ceres::Solver::Options& /*options*/,
          const Options& /*ext_options*/,
          TableOfProblem* /*arrays*/,
-         Summary* of_arrays,
-         std::string* /*reason*/) {
+         Summary* of_arrays) {
         of_arrays->termination_type = ceres::FAILURE;
         of_arrays->message = "Rank 1 has ended.";
-        return true;
+        return Outcome();
       },
       &summary);
   EXPECT_EQ(summary.termination_type, ceres::FAILURE);
