@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
-#include <random>
 #include <type_traits>
 #include <utility>
 
 #include "Eigen/Core"
-#include "Eigen/Eigenvalues"
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/import/caller_state.h"
+#include "ceres_ext/session/covariance_algebra.h"
 #include "cuda_kernels/base/relative_pivot.h"
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/covariance.h"
@@ -33,26 +33,6 @@ constexpr int kMostInner = 7;
 constexpr size_t kMostNamed = 5;
 // First unknown of a block that has none.
 constexpr int32_t kNoUnknown = std::numeric_limits<int32_t>::max();
-
-// Makes the columns orthonormal, in two passes of Gram and Schmidt. A column
-// that depends on those before it becomes zero.
-void Orthonormalize(MatrixXd* x) {
-  for (Eigen::Index j = 0; j < x->cols(); ++j) {
-    const double before = x->col(j).norm();
-    for (int pass = 0; pass < 2; ++pass) {
-      for (Eigen::Index i = 0; i < j; ++i) {
-        x->col(j) -= x->col(i).dot(x->col(j)) * x->col(i);
-      }
-    }
-    const double norm = x->col(j).norm();
-    constexpr double kDependent = 1e-14;
-    if (norm > kDependent * before) {
-      x->col(j) /= norm;
-    } else {
-      x->col(j).setZero();
-    }
-  }
-}
 
 template <typename Machine>
 class CovarianceSolver {
@@ -117,10 +97,10 @@ class CovarianceSolver {
       CERES_EXT_RETURN_IF_ERROR(current.status());
       CERES_EXT_RETURN_IF_ERROR(
           machine_->Allocate(session_->num_parameters(), &state_));
-      CERES_EXT_RETURN_IF_ERROR(
-          machine_->Allocate(session_->num_residuals(), &residuals_));
-      CERES_EXT_RETURN_IF_ERROR(
-          machine_->Allocate(session_->num_residuals(), &product_));
+      for (auto* const of_rows : {&residuals_, &product_}) {
+        CERES_EXT_RETURN_IF_ERROR(
+            machine_->Allocate(session_->num_residuals(), of_rows));
+      }
       CERES_EXT_RETURN_IF_ERROR(
           machine_->Allocate(session_->num_columns(), &tangent_));
       CERES_EXT_RETURN_IF_ERROR(
@@ -299,7 +279,7 @@ class CovarianceSolver {
         }
       }
     }
-    MakeSymmetric();
+    MakeAllSymmetric();
     return {};
   }
   // x = S^-1 x of the columns of F, zero of those of E.
@@ -426,43 +406,18 @@ class CovarianceSolver {
                       VectorXd* values,
                       MatrixXd* vectors) {
     const int64_t n = num_unknowns();
-    const auto p = static_cast<Eigen::Index>(std::min<int64_t>(num_vectors, n));
     VectorXd s(n);
     for (int64_t u = 0; u < n; ++u) {
       s(u) = scale_[static_cast<size_t>(column_[static_cast<size_t>(u)])];
     }
-    std::mt19937 random(1);
-    MatrixXd y(n, p);
-    for (Eigen::Index j = 0; j < p; ++j) {
-      for (Eigen::Index i = 0; i < n; ++i) {
-        y(i, j) = static_cast<double>(random()) / 4294967296.0 - 0.5;
-      }
-    }
-    Orthonormalize(&y);
-    MatrixXd x;
-    for (int i = 0; i < num_iterations; ++i) {
-      x = s.asDiagonal() * y;
-      CERES_EXT_RETURN_IF_ERROR(SolveColumns(&x));
-      x = s.asDiagonal() * x;
-      if (i + 1 < num_iterations) {
-        y = x;
-        Orthonormalize(&y);
-      }
-    }
-    // The inverse, in the space of y.
-    const MatrixXd projected = y.transpose() * x;
-    const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(
-        0.5 * (projected + projected.transpose()));
-    values->resize(p);
-    vectors->resize(n, p);
-    for (Eigen::Index j = 0; j < p; ++j) {
-      const double inverse = eigen.eigenvalues()(p - 1 - j);
-      // Written so that NaN is not an eigenvalue above a tolerance.
-      (*values)(j) = inverse > 0.0 ? 1.0 / inverse - shift : 0.0;
-      vectors->col(j) = x * eigen.eigenvectors().col(p - 1 - j);
-    }
-    Orthonormalize(vectors);
-    return {};
+    return FindSmallestEigenvalues(
+        s,
+        std::min<int64_t>(num_vectors, n),
+        num_iterations,
+        shift,
+        [this](MatrixXd* x) { return SolveColumns(x); },
+        values,
+        vectors);
   }
 
   // Finds the free directions, with the columns of F damped a little.
@@ -503,7 +458,7 @@ class CovarianceSolver {
 
   // Finds the blocks of F that the directions move.
   void NameMoved(const MatrixXd& vectors) {
-    std::vector<std::pair<double, int>> moved;
+    std::multimap<double, int> moved;  // the largest first
     for (size_t column = 0; column < block_at_.size(); ++column) {
       if (block_at_[column] < 0) {
         continue;
@@ -518,15 +473,11 @@ class CovarianceSolver {
         const int32_t u = id_[static_cast<size_t>(begin + a)];
         square += u < 0 ? 0.0 : vectors.row(u).squaredNorm();
       }
-      moved.emplace_back(-square, place.state_offset);
+      moved.emplace(-square, place.state_offset);
     }
-    std::stable_sort(
-        moved.begin(), moved.end(), [](const auto& a, const auto& b) {
-          return a.first < b.first;
-        });
     constexpr double kMoves = 1e-6;
     for (const auto& [square, offset] : moved) {
-      if (square < kMoves * moved[0].first) {
+      if (square < kMoves * moved.begin()->first) {
         ++found_->num_moved_blocks;
         if (found_->moved_blocks.size() < kMostNamed) {
           found_->moved_blocks.push_back(session_->ValuesAt(offset));
@@ -563,19 +514,15 @@ class CovarianceSolver {
       rows.row(u) = scale_[static_cast<size_t>(column)] * free_.row(column);
     }
     std::vector<double> diagonal(scale_.size(), 0.0);
-    for (Eigen::Index j = 0; j < d; ++j) {
-      Eigen::Index best = 0;
-      const double square = rows.rowwise().squaredNorm().maxCoeff(&best);
-      if (!(square > 0.0)) {
-        return {StatusCode::kNumericalFailure,
-                "The free directions are not those of the blocks that are not "
-                "eliminated."};
-      }
-      const auto column =
-          static_cast<size_t>(column_[static_cast<size_t>(best)]);
+    const std::vector<Eigen::Index> held = PivotRows(std::move(rows));
+    if (static_cast<Eigen::Index>(held.size()) < d) {
+      return {StatusCode::kNumericalFailure,
+              "The free directions are not those of the blocks that are not "
+              "eliminated."};
+    }
+    for (const Eigen::Index u : held) {
+      const auto column = static_cast<size_t>(column_[static_cast<size_t>(u)]);
       diagonal[column] = scale_[column];
-      const Eigen::RowVectorXd direction = rows.row(best) / std::sqrt(square);
-      rows -= (rows * direction.transpose()) * direction;
     }
     return FactorizeWith(diagonal);
   }
@@ -672,7 +619,7 @@ class CovarianceSolver {
 
   // Computes blocks of (J'J + D^2)^-1 from the current factors.
   Status FindBlocks() {
-    CERES_EXT_RETURN_IF_ERROR(CheckSizes());
+    CERES_EXT_RETURN_IF_ERROR(CheckSizes(problem_.blocks().e, f_size_));
     if (wanted_.blocks.empty()) {
       return {};
     }
@@ -758,26 +705,8 @@ class CovarianceSolver {
         found_->begin.push_back(block.out);
       }
     }
-    MakeSymmetric();
+    MakeAllSymmetric();
     return {};
-  }
-
-  // Checks the limits of the operations.
-  Status CheckSizes() const {
-    for (const int32_t size : f_size_) {
-      if (size > kernels::kMaxCovarianceColumns) {
-        return {StatusCode::kUnsupported,
-                "A covariance takes blocks of at most " +
-                    std::to_string(kernels::kMaxCovarianceColumns) +
-                    " columns; one has " + std::to_string(size) + "."};
-      }
-    }
-    return problem_.blocks().e.size() > kernels::kMaxEliminatedFamilies
-               ? Status(StatusCode::kUnsupported,
-                        "A covariance takes eliminated blocks of at most " +
-                            std::to_string(kernels::kMaxEliminatedFamilies) +
-                            " kinds.")
-               : Status();
   }
 
   Place PlaceOf(int32_t tangent_offset) const {
@@ -978,24 +907,17 @@ class CovarianceSolver {
       }
     }
   }
-  void MakeSymmetric() {
+  void MakeAllSymmetric() {
     for (size_t b = 0; b < wanted_.blocks.size(); ++b) {
       const auto& wanted = wanted_.blocks[b];
-      if (wanted.left != wanted.right) {
-        continue;
-      }
-      const int32_t n = PlaceOf(wanted.left).tangent_size;
-      double* const block = found_->values.data() + found_->begin[b];
-      for (int32_t i = 0; i < n; ++i) {
-        for (int32_t j = 0; j < i; ++j) {
-          block[n * i + j] = block[n * j + i] =
-              0.5 * (block[n * i + j] + block[n * j + i]);
-        }
+      if (wanted.left == wanted.right) {
+        MakeSymmetric(PlaceOf(wanted.left).tangent_size,
+                      found_->values.data() + found_->begin[b]);
       }
     }
   }
 
-  // Replaces B by P B P = B - N C' - C N' + N (N'C) N', C = B N.
+  // Replaces B by P B P.
   Status Project() {
     MatrixXd c = free_;
     for (Eigen::Index j = 0; j < c.cols(); ++j) {
@@ -1003,25 +925,14 @@ class CovarianceSolver {
       CERES_EXT_RETURN_IF_ERROR(SolveAll(&column));
       c.col(j) = column;
     }
-    MatrixXd inner = free_.transpose() * c;
-    inner = 0.5 * (inner + inner.transpose()).eval();
+    const InnerConstraints inner(free_, std::move(c));
     for (size_t b = 0; b < wanted_.blocks.size(); ++b) {
       const auto& wanted = wanted_.blocks[b];
-      const int32_t rows = PlaceOf(wanted.left).tangent_size;
-      const int32_t columns = PlaceOf(wanted.right).tangent_size;
-      const auto n_left = free_.middleRows(wanted.left, rows);
-      const auto n_right = free_.middleRows(wanted.right, columns);
-      const auto c_left = c.middleRows(wanted.left, rows);
-      const auto c_right = c.middleRows(wanted.right, columns);
-      Eigen::Map<
-          Eigen::
-              Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>
-          block(found_->values.data() + found_->begin[b], rows, columns);
-      block += n_left * inner * n_right.transpose() -
-               n_left * c_right.transpose() - c_left * n_right.transpose();
-      if (wanted.left == wanted.right) {
-        block = 0.5 * (block + block.transpose()).eval();
-      }
+      inner.Apply(wanted.left,
+                  PlaceOf(wanted.left).tangent_size,
+                  wanted.right,
+                  PlaceOf(wanted.right).tangent_size,
+                  found_->values.data() + found_->begin[b]);
     }
     return {};
   }
@@ -1065,11 +976,11 @@ Status ComputeCovarianceBlocks(const CovarianceWanted& wanted,
   return CovarianceSolver<Machine>(wanted, record, session, found).Compute();
 }
 
-#define CERES_EXT_INSTANTIATE(Machine)                                    \
-  template Status ComputeCovarianceBlocks(const CovarianceWanted& wanted, \
-                                          const Summary& record,          \
-                                          Session<Machine>* session,      \
-                                          CovarianceFound* found);
+#define CERES_EXT_INSTANTIATE(Machine)                             \
+  template Status ComputeCovarianceBlocks(const CovarianceWanted&, \
+                                          const Summary&,          \
+                                          Session<Machine>*,       \
+                                          CovarianceFound*);
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE
 

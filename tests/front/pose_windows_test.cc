@@ -206,7 +206,7 @@ TEST(PoseWindows, SolveAListOfProblemsAsCeres) {
   for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(i);
     const ProblemSummary& ours = summary.problems[i];
-    EXPECT_TRUE(ours.is_window) << ours.path_reason;
+    EXPECT_EQ(ours.solved_as, SOLVED_AS_WINDOW) << ours.path_reason;
     ceres::Solver::Summary ceres;
     ceres::Solve(SomeOptions(), of_ceres[i].MakeProblem().get(), &ceres);
     EXPECT_EQ(ours.termination_type, ceres.termination_type);

@@ -318,7 +318,7 @@ TEST(SolveFits, SolvesAListOfProblems) {
   ASSERT_TRUE(SolveBatch(FitOptions(), OnMachine(), problems, &summary, &error))
       << error;
   for (size_t i = 0; i < ones.size(); ++i) {
-    EXPECT_TRUE(summary.problems[i].is_window)
+    EXPECT_EQ(summary.problems[i].solved_as, SOLVED_AS_FIT)
         << summary.problems[i].path_reason;
     std::vector<double> expected;
     const ceres::Solver::Summary stock =
