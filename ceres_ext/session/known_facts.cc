@@ -169,8 +169,7 @@ RowFacts FactsOf(const ProblemStructure& structure) {
 void CountCouplings(const ProblemStructure& structure,
                     kernels::HostContext* context,
                     RowFacts* facts) {
-  // Fewer rows are counted by one thread: 16 threads that count 46 k rows
-  // exchange cache lines for 1 ms.
+  // Fewer rows are counted by one thread: more would exchange cache lines.
   constexpr int64_t kRowsPerTask = 1 << 16;
   facts->has_pairs = HasPairs(structure);
   const auto n = static_cast<double>(structure.num_observations() +
