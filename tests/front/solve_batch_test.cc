@@ -745,7 +745,7 @@ TEST(SolveBatch, StopsWindowsInFlight) {
 #else
   const bool may_stop_in_flight = true;
 #endif
-  // Of a batch that is not stopped; memory is there since the ones above.
+  // A batch that is not stopped takes this long, with memory of the ones above.
   std::chrono::microseconds duration(0);
   {
     Batch batch(cases, nullptr);

@@ -71,7 +71,7 @@ fi
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree/ceres_ext/front" "$tree/cuda_kernels"
-# A class is no function; its second function is too long, its third is not.
+# A class is not a function; its second function is too long, its third is not.
 {
   echo 'class LongTwo {'
   echo '  int Short() const { return 1; }'
