@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The parts of covariance_blocks.h that need no machine: the limits of blocks, and
-// the dense algebra of free directions.
+// The parts of covariance_blocks.h that need no machine: the limits of blocks,
+// and the dense algebra of free directions.
 
 #ifndef CERES_EXT_SESSION_COVARIANCE_ALGEBRA_H_
 #define CERES_EXT_SESSION_COVARIANCE_ALGEBRA_H_
