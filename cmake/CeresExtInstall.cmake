@@ -72,8 +72,9 @@ install(
   PATTERN small EXCLUDE
   PATTERN under_ceres EXCLUDE
   PATTERN solver EXCLUDE)
-# The headers of solver/ and small/, and of the kernels that those include; all
-# others are private.
+# The headers that public ones, users' .cu files above all, are made of. They are
+# not for users to include, and are below ceres_ext/device, which is a folder of
+# includes of the target. All others are private.
 foreach(
   _header
   ceres_ext/small/fit/fit.h
@@ -120,7 +121,7 @@ foreach(
   cuda_kernels/structure/tile_index.h)
   get_filename_component(_folder "${_header}" DIRECTORY)
   install(FILES "${PROJECT_SOURCE_DIR}/${_header}"
-          DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${_folder}")
+          DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/ceres_ext/device/${_folder}")
 endforeach()
 if(CERES_EXT_BUILD_EXAMPLES)
   install(TARGETS bundle_adjuster bal_convert bal_filter bal_generate

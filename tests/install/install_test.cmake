@@ -14,13 +14,12 @@ file(RENAME "${WORK_DIR}/installed" "${WORK_DIR}/moved")
 file(GLOB_RECURSE headers RELATIVE "${WORK_DIR}/moved/include"
      "${WORK_DIR}/moved/include/*")
 foreach(header IN LISTS headers)
-  # The headers of solver and cuda_kernels are a list in
-  # cmake/CeresExtInstall.cmake, which tests/layers compares with the includes of
-  # public headers.
+  # The headers below ceres_ext/device are a list in cmake/CeresExtInstall.cmake,
+  # which tests/layers compares with the includes of public headers.
   if(NOT
      header
      MATCHES
-     "^(ceres_ext/(solver/[a-z_/]+|[a-z_]+)|cuda_kernels/[a-z_/]+|ceres(_plugin)?/.+)\\.(h|cuh)$"
+     "^(ceres_ext/([a-z_]+|device/(ceres_ext|cuda_kernels)/[a-z_/]+)|ceres(_plugin)?/.+)\\.(h|cuh)$"
   )
     message(FATAL_ERROR "${header} is installed but not public.")
   endif()
