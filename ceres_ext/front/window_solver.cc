@@ -93,13 +93,16 @@ class WindowSolver::Impl {
 
   // May throw.
   bool Setup(std::string* error) {
+    submissions_.reserve(capacity_.num_submissions);
     for (int s = 0; s < capacity_.num_submissions; ++s) {
-      submissions_.push_back(std::make_unique<Submission>(options_));
-      Submission* const submission = submissions_.back().get();
+      auto submission = std::make_unique<Submission>(options_);
       submission->summary.problems.reserve(capacity_.num_problems);
       submission->tasks.reserve(capacity_.num_problems);
       submission->lane = queue_.AddLane(&submission->region_options);
-      submission->lane->SetCapacity(capacity_);
+      // One in the list has a lane.
+      SmallLane* const lane = submission->lane;
+      submissions_.push_back(std::move(submission));
+      lane->SetCapacity(capacity_);
     }
     to_begin_.reserve(capacity_.num_submissions);
     if (!ChooseDevice(error)) {

@@ -13,6 +13,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # check TREE: prints what is too large.
 check() {
   cd "$1"
+  # shellcheck disable=SC2016
   find ceres_ext cuda_kernels -type f \
     \( -name '*.h' -o -name '*.cuh' -o -name '*.cc' \) -print0 |
     LC_ALL=C sort -z | xargs -0 awk '
