@@ -21,6 +21,7 @@
 #include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/front/others_capture.h"
 #include "tests/front/rank_problem.h"
 
 // ceres_ext/front/solve.cc
@@ -93,6 +94,28 @@ TEST_F(SeveralDevicesTest, SolveAsOneDoes) {
   Part last;
   SolveBy("all", Case(), &last);
   EXPECT_TRUE(last.summary.IsSolutionUsable()) << last.summary.message;
+}
+
+// While another thread captures a stream the devices solve with the same bits,
+// and the capture stays whole: with communicators that the solve makes, and with
+// those that it finds.
+TEST_F(SeveralDevicesTest, BesideACaptureOfAnotherThread) {
+  Case c;
+  c.has_loss = true;
+  Part expected;
+  SolveBy("all", c, &expected);
+  ASSERT_TRUE(expected.summary.IsSolutionUsable()) << expected.summary.message;
+  ReleaseIdleCommunicators();
+  OthersCapture others;
+  for (int i = 0; i < 2; ++i) {
+    Part part;
+    SolveBy("all", c, &part);
+    EXPECT_EQ(part.values.cameras, expected.values.cameras)
+        << part.summary.message;
+    EXPECT_EQ(part.values.points, expected.values.points);
+    EXPECT_EQ(OthersCapture::CaptureMode(), 0);
+  }
+  EXPECT_EQ(others.End(), "");
 }
 
 TEST_F(SeveralDevicesTest, SolveACeresProblem) {
