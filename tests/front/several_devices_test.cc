@@ -97,8 +97,8 @@ TEST_F(SeveralDevicesTest, SolveAsOneDoes) {
 }
 
 // While another thread captures a stream the devices solve with the same bits,
-// and the capture stays whole: with communicators that the solve makes, and with
-// those that it finds.
+// and the capture stays whole. The first solve makes communicators, the second
+// one finds them.
 TEST_F(SeveralDevicesTest, BesideACaptureOfAnotherThread) {
   Case c;
   c.has_loss = true;
