@@ -408,12 +408,12 @@ Outcome SolveWholeByDevices(const ceres::Solver::Options& options,
     of_arrays.linear_solver_ordering.reset();
   }
   BorrowedMachines machines(ext_options);
-  const Outcome outcome = SolveByDevices(of_arrays,
-                                         ext_options,
-                                         arrays->arrays(),
-                                         machines.get(),
-                                         /*of_ranks=*/nullptr,
-                                         summary);
+  Outcome outcome = SolveByDevices(of_arrays,
+                                   ext_options,
+                                   arrays->arrays(),
+                                   machines.get(),
+                                   /*of_ranks=*/nullptr,
+                                   summary);
   if (summary->IsSolutionUsable()) {
     arrays->Write();
   }
@@ -457,7 +457,7 @@ void Solve(const ceres::Solver::Options& options,
             options, ext_options, attempt, problem, summary, ext_summary);
       }
       Summary of_devices;
-      const Outcome outcome =
+      Outcome outcome =
           SolveProblemByDevices(options, ext_options, problem, &of_devices);
       if (ext_summary != nullptr) {
         *ext_summary = std::move(of_devices);

@@ -193,7 +193,7 @@ class WindowSolver::Impl {
  private:
   bool ChooseDevice(std::string* error) {
     const auto open = [&](std::string* names) {
-      const Status status = OpenDevices(names);
+      Status status = OpenDevices(names);
       for (size_t s = 0; s < submissions_.size() && !status.ok(); ++s) {
         submissions_[s]->lane->LeaveDevice();
       }

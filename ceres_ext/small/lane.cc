@@ -310,7 +310,7 @@ SmallPiece* SmallLane::PieceOf(int64_t i) const {
 }
 
 void SmallLane::SolveOnHost(int64_t i, SmallWorkspaces* workspaces) {
-  const int k = kind_of_[i - begin_];
+  const int8_t k = kind_of_[i - begin_];
   Part& part = parts_[k];
   SmallWorkspace* const workspace = (*workspaces)[k].get();
   if (part.piece->PacksOnHost() && !part.is_packed) {

@@ -251,7 +251,7 @@ class Computation {
   bool Run() {
     Attempts attempts(request_.options, {}, "The covariance is computed");
     const Outcome outcome = TryEach(&attempts, [&](const Attempt& attempt) {
-      const Outcome end = Try(attempt);
+      Outcome end = Try(attempt);
       if (!end.status.ok()) {
         kept_->Clear();
       }
