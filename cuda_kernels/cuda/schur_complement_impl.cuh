@@ -951,8 +951,8 @@ Status Run(const SchurComplementParams<Source, kLayout>& params,
                 static_cast<const double*>(partial));
 }
 
-#define CERES_EXT_INSTANTIATE(...) \
-  template Status Run(             \
+#define CERES_EXT_INSTANTIATE_COMPLEMENT(...) \
+  template Status Run(                        \
       const SchurComplementParams<__VA_ARGS__, kDeviceLayout>&, CudaMachine*);
 
 }  // namespace ceres_ext::kernels
