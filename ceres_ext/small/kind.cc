@@ -25,7 +25,7 @@ void SmallPiece::Setup(SmallKind* kind,
 }
 
 template <typename Function>
-void SmallPiece::Decide(int64_t i, const Function& why_not) {
+void SmallPiece::SetReason(int64_t i, const Function& why_not) {
   ProblemSummary& summary = summary_->problems[i];
   Failure failure;
   const bool is_of_kind = failure.Guard(false, [&] {
@@ -40,7 +40,7 @@ void SmallPiece::Decide(int64_t i, const Function& why_not) {
 }
 
 void SmallPiece::Read(int64_t i) {
-  Decide(i, [&] { return WhyNot(i); });
+  SetReason(i, [&] { return WhyNot(i); });
 }
 
 void SmallPiece::ListThoseOfKind() {
@@ -61,7 +61,7 @@ void SmallPiece::List() {
 }
 
 void SmallPiece::Pack(int64_t i, SmallWorkspace* workspace) {
-  Decide(i, [&] { return TryPack(i, workspace); });
+  SetReason(i, [&] { return TryPack(i, workspace); });
 }
 
 void SmallPiece::DropUnpacked() { ListThoseOfKind(); }

@@ -166,7 +166,7 @@ class SmallPiece {
 
  private:
   template <typename Function>
-  void Decide(int64_t i, const Function& why_not);
+  void SetReason(int64_t i, const Function& why_not);
   void ListThoseOfKind();
 
   SolvedAsType solved_as_ = SOLVED_AS_PROBLEM;

@@ -26,6 +26,7 @@
 #include "ceres/solver.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/small/lane.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "cuda_kernels/base/status.h"
@@ -72,7 +73,7 @@ class SmallQueue {
     return lanes_;
   }
   // The host may solve what the device cannot.
-  bool may_leave() const { return ext_options_.fallback != FALLBACK_REFUSE; }
+  bool may_leave() const { return MayFallBack(ext_options_); }
 
   // Queues the problems of the lane's device, which are placed and packed. May
   // throw, as Collect.
