@@ -124,6 +124,8 @@ __device__ int FactorizeBlock(double* block, double* inverse) {
       l[c] -= l[j] * __shfl_sync(kFullWarp, l[j], c);
     }
   }
+  // Both halves of the warp have read the block.
+  __syncwarp();
   if (lane < kEdge) {
 #pragma unroll
     for (int c = 0; c < kEdge; ++c) {

@@ -29,6 +29,7 @@
 #include <random>
 #include <vector>
 
+#include "cuda_kernels/machine/cuda_library_handles.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/cuda_test_util.h"
 #include "tests/kernels/running_error.h"
@@ -56,6 +57,9 @@ double SolveError(int64_t n) {
 template <typename Cholesky>
 class FactorizationTest : public CudaTest {
  protected:
+  // A sanitizer would call handles that wait for their next user leaks.
+  static void TearDownTestSuite() { ReleaseLibraryHandles(); }
+
   void SetUp() override {
     CudaTest::SetUp();
     if (IsSkipped()) {

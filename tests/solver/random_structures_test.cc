@@ -29,6 +29,7 @@
 #include "ceres_ext/solver/step_solver.h"
 #include "ceres_ext/solver/view_batch.h"
 #include "cuda_kernels/base/buffer.h"
+#include "cuda_kernels/machine/cuda_library_handles.h"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
@@ -57,6 +58,12 @@ constexpr int kMostProblems = 60;
 #else
 constexpr int kMostProblems = 400;
 #endif
+// A sanitizer would call handles that wait for their next user leaks.
+class ReleaseHandles : public testing::Environment {
+  void TearDown() override { kernels::ReleaseLibraryHandles(); }
+};
+testing::Environment* const release_handles =
+    testing::AddGlobalTestEnvironment(new ReleaseHandles);
 std::unique_ptr<Machine> CreateMachine(kernels::Status* status) {
   std::unique_ptr<Machine> machine;
   *status = Machine::Create({}, &machine);
@@ -70,7 +77,8 @@ std::unique_ptr<Machine> CreateMachine(kernels::Status* status) {
   return std::make_unique<Machine>(3);
 }
 #endif
-// Fewer where the environment says so, as under a sanitizer.
+// Fewer where the environment says so, as under a sanitizer. Rare cases are
+// certain only among all.
 const int kNumProblems = [] {
   const char* given = std::getenv("CERES_EXT_NUM_PROBLEMS");
   return given == nullptr ? kMostProblems : std::atoi(given);
@@ -1066,7 +1074,8 @@ TEST_F(RandomStructures, ExplicitSchurIsTheDenseOne) {
   }
   EXPECT_GT(num_below_diagonal, kNumProblems);
   EXPECT_GT(num_sparse, kNumProblems / 10);
-  EXPECT_GT(num_in_other_order, kNumProblems / 20);
+  EXPECT_TRUE(kNumProblems < kMostProblems ||
+              num_in_other_order > kNumProblems / 20);
 }
 
 // The eliminated part of S, and the power series of its inverse as a
@@ -1331,7 +1340,7 @@ TEST_F(RandomStructures, StepsOfAMixtureAreTheDenseOnes) {
     EXPECT_EQ(solver.why_not_exact(), "");
   }
   EXPECT_GT(num_exact, 4 * kNumProblems);
-  EXPECT_GT(num_by_pcg, 0);
+  EXPECT_TRUE(kNumProblems < kMostProblems || num_by_pcg > 0);
   EXPECT_GT(num_merged, kNumProblems / 10);
 }
 
