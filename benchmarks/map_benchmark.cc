@@ -1,0 +1,458 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The problems that surround bundle adjustment where maps are made, as a
+// program has them: a ceres::Problem of AutoDiffCostFunctions, with the
+// program's own options. By stock Ceres and by this library, in turns.
+//
+//   map_benchmark --problem=pose --size=2500
+//   map_benchmark --problem=rotation --size=1000
+//   map_benchmark --problem=position --size=1000
+//   map_benchmark --problem=bounds --like=ladybug-73
+//
+// pose: a graph of poses, quaternion and position in one block of 7, on a
+// sphere, with loop closures; SPARSE_NORMAL_CHOLESKY.
+// rotation: averaging of rotations by pairs, of which 3 % are wrong; Huber's
+// loss, SPARSE_NORMAL_CHOLESKY.
+// position: centres of images and points by directions, a scale of its own in
+// each row, which is bounded and first in the ordering; Huber's loss,
+// SPARSE_SCHUR, 30 iterations.
+// bounds: bundle adjustment of BAL's model with f, k1 and k2 between bounds
+// that hold some of them, beside the same without bounds; ITERATIVE_SCHUR.
+//
+// A line of JSON per solve: seconds, steps, rejected steps, final cost, the
+// device, the method and the reason of the path.
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "Eigen/Geometry"
+#include "benchmarks/benchmark.h"
+#include "ceres/ceres.h"
+#include "ceres/rotation.h"
+#include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/solve.h"
+#include "gflags/gflags.h"
+#include "problem_io/bal_synthetic.h"
+
+DEFINE_string(problem, "pose", "pose, rotation, position or bounds.");
+DEFINE_int32(size, 1000, "Poses, rotations or images.");
+DEFINE_string(like, "ladybug-73", "The size of a BAL problem, for bounds.");
+DEFINE_string(solver, "stock,ext", "stock, ext.");
+DEFINE_string(settings, "", "Options of this library: name=value,...");
+DEFINE_string(strategy, "lm", "lm, dogleg or subspace_dogleg.");
+DEFINE_int32(iterations, 0, "Steps at most; 0: what the program has.");
+DEFINE_int32(threads, 2, "Threads.");
+DEFINE_int32(rounds, 2, "Solves by each solver.");
+DEFINE_uint64(seed, 5, "Of the random numbers.");
+
+namespace ceres_ext {
+namespace {
+
+using Random = std::mt19937_64;
+using Vector3 = Eigen::Vector3d;
+using Quaternion = Eigen::Quaterniond;
+
+double Normal(Random* random) {
+  return std::normal_distribution<double>()(*random);
+}
+double Uniform(Random* random) {
+  return std::uniform_real_distribution<double>(0.0, 1.0)(*random);
+}
+Vector3 NormalVector(Random* random) {
+  const double x = Normal(random);
+  const double y = Normal(random);
+  return {x, y, Normal(random)};
+}
+Quaternion Rotation(const Vector3& angle_axis) {
+  const double angle = angle_axis.norm();
+  return angle == 0.0
+             ? Quaternion::Identity()
+             : Quaternion(Eigen::AngleAxisd(angle, angle_axis / angle));
+}
+
+// Pose b seen from pose a. A pose is a position and a quaternion x, y, z, w.
+struct RelativePose {
+  static constexpr double kPositionWeight = 20.0;
+  static constexpr double kRotationWeight = 100.0;
+  Vector3 position;
+  Quaternion rotation;
+
+  template <typename T>
+  bool operator()(const T* a, const T* b, T* residuals) const {
+    using Vector3T = Eigen::Matrix<T, 3, 1>;
+    const Eigen::Map<const Vector3T> position_a(a);
+    const Eigen::Map<const Vector3T> position_b(b);
+    const Eigen::Map<const Eigen::Quaternion<T>> rotation_a(a + 3);
+    const Eigen::Map<const Eigen::Quaternion<T>> rotation_b(b + 3);
+    const Eigen::Quaternion<T> to_a = rotation_a.conjugate();
+    Eigen::Map<Eigen::Matrix<T, 6, 1>> e(residuals);
+    e.template head<3>() =
+        T(kPositionWeight) *
+        (to_a * (position_b - position_a) - position.cast<T>());
+    e.template tail<3>() =
+        T(2.0 * kRotationWeight) *
+        (rotation.conjugate().cast<T>() * (to_a * rotation_b)).vec();
+    return true;
+  }
+};
+
+// Rotation b after the inverse of rotation a.
+struct RelativeRotation {
+  static constexpr double kWeight = 100.0;
+  Eigen::Matrix3d rotation;
+
+  template <typename T>
+  bool operator()(const T* a, const T* b, T* residuals) const {
+    using Matrix3T = Eigen::Matrix<T, 3, 3>;
+    Matrix3T rotation_a;
+    Matrix3T rotation_b;
+    ceres::AngleAxisToRotationMatrix(a, rotation_a.data());
+    ceres::AngleAxisToRotationMatrix(b, rotation_b.data());
+    const Matrix3T error =
+        rotation.transpose().cast<T>() * (rotation_b * rotation_a.transpose());
+    ceres::RotationMatrixToAngleAxis(error.data(), residuals);
+    for (int i = 0; i < 3; ++i) {
+      residuals[i] *= T(kWeight);
+    }
+    return true;
+  }
+};
+
+struct Direction {
+  Vector3 direction;
+
+  template <typename T>
+  bool operator()(const T* center,
+                  const T* point,
+                  const T* scale,
+                  T* residuals) const {
+    for (int i = 0; i < 3; ++i) {
+      residuals[i] = T(direction[i]) - scale[0] * (point[i] - center[i]);
+    }
+    return true;
+  }
+};
+
+// The parameters and what they began as.
+class Program {
+ public:
+  virtual ~Program() = default;
+  ceres::Problem* problem() { return &problem_; }
+  ceres::Solver::Options options;
+
+  double* Add(const std::vector<double>& values) {
+    values_.push_back(std::make_unique<std::vector<double>>(values));
+    start_.push_back(values);
+    return values_.back()->data();
+  }
+  void Restart() {
+    for (size_t i = 0; i < values_.size(); ++i) {
+      std::copy(start_[i].begin(), start_[i].end(), values_[i]->begin());
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<std::vector<double>>> values_;
+  std::vector<std::vector<double>> start_;
+  ceres::Problem problem_;
+};
+
+void MakePoses(int n, Random* random, Program* program) {
+  constexpr int kRing = 50;
+  std::vector<Vector3> position(n);
+  std::vector<Quaternion> rotation(n);
+  for (int i = 0; i < n; ++i) {
+    const double around = 2.0 * M_PI * i / kRing;
+    const double height = M_PI * (0.1 + 0.8 * i / n);
+    position[i] = 20.0 * Vector3(std::sin(height) * std::cos(around),
+                                 std::sin(height) * std::sin(around),
+                                 std::cos(height));
+    rotation[i] = Rotation(around * Vector3::UnitZ()) *
+                  Rotation(height * Vector3::UnitY());
+  }
+  const auto measure = [&](int i, int j) {
+    const Quaternion to_i = rotation[i].conjugate();
+    RelativePose edge;
+    edge.rotation = (to_i * rotation[j] * Rotation(0.01 * NormalVector(random)))
+                        .normalized();
+    edge.position =
+        to_i * (position[j] - position[i]) + 0.05 * NormalVector(random);
+    return edge;
+  };
+  ceres::Problem* const problem = program->problem();
+  std::vector<double*> blocks;
+  Vector3 at = position[0];
+  Quaternion turned = rotation[0];
+  const auto add_edge = [&](int i, int j, const RelativePose& edge) {
+    problem->AddResidualBlock(
+        new ceres::AutoDiffCostFunction<RelativePose, 6, 7, 7>(
+            new RelativePose(edge)),
+        nullptr,
+        blocks[i],
+        blocks[j]);
+  };
+  for (int i = 0; i < n; ++i) {
+    RelativePose edge;
+    if (i > 0) {
+      edge = measure(i - 1, i);
+      at += turned * edge.position;
+      turned = (turned * edge.rotation).normalized();
+    }
+    blocks.push_back(program->Add({at.x(),
+                                   at.y(),
+                                   at.z(),
+                                   turned.x(),
+                                   turned.y(),
+                                   turned.z(),
+                                   turned.w()}));
+    problem->AddParameterBlock(
+        blocks[i],
+        7,
+        new ceres::ProductManifold<ceres::EuclideanManifold<3>,
+                                   ceres::EigenQuaternionManifold>());
+    if (i > 0) {
+      add_edge(i - 1, i, edge);
+    }
+  }
+  for (int i = 0; i + kRing < n; ++i) {
+    add_edge(i, i + kRing, measure(i, i + kRing));
+  }
+  problem->SetParameterBlockConstant(blocks[0]);
+  program->options.linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+}
+
+void MakeRotations(int n, Random* random, Program* program) {
+  ceres::Problem* const problem = program->problem();
+  std::vector<Quaternion> rotation;
+  std::vector<double*> blocks;
+  for (int i = 0; i < n; ++i) {
+    const Vector3 truth = 0.8 * NormalVector(random);
+    const Vector3 start = truth + 0.1 * NormalVector(random);
+    rotation.push_back(Rotation(truth));
+    blocks.push_back(program->Add({start.x(), start.y(), start.z()}));
+  }
+  // Eight neighbours and four others.
+  for (int i = 0; i < n; ++i) {
+    for (int k = 1; k <= 12; ++k) {
+      const int j = k <= 8 ? i + k : static_cast<int>(Uniform(random) * n);
+      if (j >= n || j == i) {
+        continue;
+      }
+      const bool is_wrong = Uniform(random) < 0.03;
+      const Vector3 noise = (is_wrong ? 1.0 : 0.01) * NormalVector(random);
+      const Quaternion measured =
+          rotation[j] * rotation[i].conjugate() * Rotation(noise);
+      problem->AddResidualBlock(
+          new ceres::AutoDiffCostFunction<RelativeRotation, 3, 3, 3>(
+              new RelativeRotation{measured.toRotationMatrix()}),
+          new ceres::HuberLoss(2.0),
+          blocks[i],
+          blocks[j]);
+    }
+  }
+  problem->SetParameterBlockConstant(blocks[0]);
+  program->options.linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+}
+
+void MakePositions(int n, Random* random, Program* program) {
+  constexpr int kPointsPerImage = 40;
+  constexpr int kRowsPerPoint = 4;
+  const auto anywhere = [random, program] {
+    std::vector<double> start;
+    for (int i = 0; i < 3; ++i) {
+      start.push_back(100.0 * (Uniform(random) - 0.5));
+    }
+    return program->Add(start);
+  };
+  ceres::Problem* const problem = program->problem();
+  auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
+  std::vector<Vector3> center(n);
+  std::vector<double*> center_block(n);
+  for (int i = 0; i < n; ++i) {
+    center[i] = {0.5 * i, 3.0 * std::sin(0.05 * i), 0.5 * Normal(random)};
+    center_block[i] = anywhere();
+  }
+  for (int p = 0; p < kPointsPerImage * n; ++p) {
+    const double home = static_cast<double>(p) / kPointsPerImage;
+    const Vector3 point =
+        Vector3(0.5 * home, 8.0, 0.0) + 3.0 * NormalVector(random);
+    double* block = nullptr;
+    for (int k = 0; k < kRowsPerPoint; ++k) {
+      const int i =
+          static_cast<int>(home) + static_cast<int>(8.0 * Uniform(random)) - 4;
+      if (i < 0 || i >= n) {
+        continue;
+      }
+      const Vector3 direction =
+          ((point - center[i]).normalized() + 0.002 * NormalVector(random))
+              .normalized();
+      block = block == nullptr ? anywhere() : block;
+      double* const scale = program->Add({1.0});
+      problem->AddResidualBlock(
+          new ceres::AutoDiffCostFunction<Direction, 3, 3, 3, 1>(
+              new Direction{direction}),
+          new ceres::HuberLoss(0.1),
+          center_block[i],
+          block,
+          scale);
+      problem->SetParameterLowerBound(scale, 0, 1e-5);
+      ordering->AddElementToGroup(scale, 0);
+      ordering->AddElementToGroup(block, 1);
+      ordering->AddElementToGroup(center_block[i], 2);
+    }
+  }
+  program->options.linear_solver_type = ceres::SPARSE_SCHUR;
+  program->options.linear_solver_ordering = ordering;
+  program->options.max_num_iterations = 30;
+}
+
+// has_bounds: f within 0.5 % of the start, k1 and k2 within 0.01 of it. The
+// truth is outside for many images.
+bool MakeBundle(const std::string& like,
+                bool has_bounds,
+                Program* program,
+                std::string* error) {
+  bal::SyntheticOptions options;
+  bal::SyntheticProblem synthetic;
+  if (!bal::FindBalSize(like, &options)) {
+    *error = "--like: expected the name of a BAL problem, found " + like;
+    return false;
+  }
+  if (!bal::GenerateSynthetic(options, &synthetic, error)) {
+    return false;
+  }
+  const bal::BalProblem& start = synthetic.start;
+  ceres::Problem* const problem = program->problem();
+  double* const cameras =
+      program->Add({start.cameras.begin(), start.cameras.end()});
+  double* const points =
+      program->Add({start.points.begin(), start.points.end()});
+  for (int64_t i = 0; i < start.num_observations(); ++i) {
+    problem->AddResidualBlock(
+        new BalReprojectionError(start.observations[2 * i],
+                                 start.observations[2 * i + 1]),
+        nullptr,
+        cameras + 9 * int64_t{start.camera_index[i]},
+        points + 3 * int64_t{start.point_index[i]});
+  }
+  constexpr double kRooms[] = {0.005, 0.01, 0.01};
+  for (int64_t c = 0; has_bounds && c < options.num_cameras; ++c) {
+    double* const camera = cameras + 9 * c;
+    for (int i = 6; i < 9; ++i) {
+      const double room = kRooms[i - 6] * (i == 6 ? camera[i] : 1.0);
+      problem->SetParameterLowerBound(camera, i, camera[i] - room);
+      problem->SetParameterUpperBound(camera, i, camera[i] + room);
+    }
+  }
+  program->options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+  program->options.preconditioner_type = ceres::SCHUR_JACOBI;
+  program->options.max_num_iterations = 20;
+  return true;
+}
+
+bool Make(bool has_bounds, Program* program, std::string* error) {
+  Random random(FLAGS_seed);
+  program->options.max_num_iterations = 50;
+  if (FLAGS_problem == "pose") {
+    MakePoses(FLAGS_size, &random, program);
+  } else if (FLAGS_problem == "rotation") {
+    MakeRotations(FLAGS_size, &random, program);
+  } else if (FLAGS_problem == "position") {
+    MakePositions(FLAGS_size, &random, program);
+  } else if (FLAGS_problem == "bounds") {
+    if (!MakeBundle(FLAGS_like, has_bounds, program, error)) {
+      return false;
+    }
+  } else {
+    *error = "--problem: expected pose, rotation, position or bounds, found " +
+             FLAGS_problem;
+    return false;
+  }
+  ceres::Solver::Options& options = program->options;
+  options.num_threads = FLAGS_threads;
+  options.logging_type = ceres::SILENT;
+  if (FLAGS_iterations > 0) {
+    options.max_num_iterations = FLAGS_iterations;
+  }
+  if (FLAGS_strategy != "lm") {
+    options.trust_region_strategy_type = ceres::DOGLEG;
+    options.dogleg_type = FLAGS_strategy == "dogleg" ? ceres::TRADITIONAL_DOGLEG
+                                                     : ceres::SUBSPACE_DOGLEG;
+  }
+  return true;
+}
+
+Json SolveOnce(const std::string& solver,
+               const Options& ext_options,
+               Program* program) {
+  program->Restart();
+  Summary summary;
+  const double start = Seconds();
+  if (solver == "stock") {
+    ceres::Solve(program->options, program->problem(), &summary);
+  } else {
+    Solve(program->options, ext_options, program->problem(), &summary);
+  }
+  return {{"seconds", Rounded(Seconds() - start)},
+          {"steps", summary.num_successful_steps},
+          {"rejected", summary.num_unsuccessful_steps},
+          {"cost", summary.final_cost},
+          {"end", ceres::TerminationTypeToString(summary.termination_type)},
+          {"device", summary.device},
+          {"method", summary.method},
+          {"reason", summary.path_reason}};
+}
+
+int Run() {
+  Options ext_options;
+  std::string error;
+  if (!ParseOptions(FLAGS_settings, &ext_options, &error)) {
+    std::fprintf(stderr, "--settings: %s\n", error.c_str());
+    return 1;
+  }
+  std::vector<std::pair<std::string, std::unique_ptr<Program>>> programs;
+  for (const bool has_bounds : {true, false}) {
+    if (has_bounds || FLAGS_problem == "bounds") {
+      auto program = std::make_unique<Program>();
+      if (!Make(has_bounds, program.get(), &error)) {
+        std::fprintf(stderr, "%s\n", error.c_str());
+        return 1;
+      }
+      programs.emplace_back(
+          has_bounds ? FLAGS_problem : FLAGS_problem + " left out",
+          std::move(program));
+    }
+  }
+  for (int round = 0; round < FLAGS_rounds; ++round) {
+    for (const std::string& solver : SplitAtCommas(FLAGS_solver)) {
+      for (const auto& [name, program] : programs) {
+        Json line = {
+            {"problem", name},
+            {"size",
+             FLAGS_problem == "bounds" ? Json(FLAGS_like) : Json(FLAGS_size)},
+            {"rows", program->problem()->NumResidualBlocks()},
+            {"threads", FLAGS_threads},
+            {"strategy", FLAGS_strategy},
+            {"solver", solver},
+            {"settings", FLAGS_settings},
+            {"round", round}};
+        line.update(SolveOnce(solver, ext_options, program.get()));
+        PrintLine(line);
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ceres_ext
+
+int main(int argc, char** argv) {
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  return ceres_ext::Run();
+}
