@@ -48,7 +48,7 @@ DEFINE_string(strategy, "lm", "lm, dogleg or subspace_dogleg.");
 DEFINE_int32(iterations, 0, "Steps at most; 0: what the program has.");
 DEFINE_int32(threads, 2, "Threads.");
 DEFINE_int32(rounds, 2, "Solves by each solver.");
-DEFINE_uint64(seed, 5, "Of the random numbers.");
+DEFINE_uint64(seed, 5, "Seed of the random numbers.");
 
 namespace ceres_ext {
 namespace {
