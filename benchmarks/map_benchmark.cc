@@ -8,6 +8,7 @@
 //   map_benchmark --problem=rotation --size=1000
 //   map_benchmark --problem=position --size=1000
 //   map_benchmark --problem=bounds --like=ladybug-73
+//   map_benchmark --problem=bundle --like=ladybug-73 --strategy=dogleg
 //
 // pose: a graph of poses, quaternion and position in one block of 7, on a
 // sphere, with loop closures; SPARSE_NORMAL_CHOLESKY.
@@ -39,9 +40,11 @@
 #include "gflags/gflags.h"
 #include "problem_io/bal_synthetic.h"
 
-DEFINE_string(problem, "pose", "pose, rotation, position or bounds.");
+DEFINE_string(problem, "pose", "pose, rotation, position, bounds or bundle.");
 DEFINE_int32(size, 1000, "Poses, rotations or images.");
-DEFINE_string(like, "ladybug-73", "The size of a BAL problem, for bounds.");
+DEFINE_string(like,
+              "ladybug-73",
+              "The BAL problem whose size bounds and bundle have.");
 DEFINE_string(solver, "stock,ext", "stock, ext.");
 DEFINE_string(settings, "", "Options of this library: name=value,...");
 DEFINE_string(strategy, "lm", "lm, dogleg or subspace_dogleg.");
@@ -349,10 +352,15 @@ bool MakeBundle(const std::string& like,
       problem->SetParameterUpperBound(camera, i, camera[i] + room);
     }
   }
-  program->options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+  program->options.linear_solver_type =
+      FLAGS_problem == "bundle" ? ceres::DENSE_SCHUR : ceres::ITERATIVE_SCHUR;
   program->options.preconditioner_type = ceres::SCHUR_JACOBI;
   program->options.max_num_iterations = 20;
   return true;
+}
+
+bool IsBundle() {
+  return FLAGS_problem == "bounds" || FLAGS_problem == "bundle";
 }
 
 bool Make(bool has_bounds, Program* program, std::string* error) {
@@ -364,13 +372,15 @@ bool Make(bool has_bounds, Program* program, std::string* error) {
     MakeRotations(FLAGS_size, &random, program);
   } else if (FLAGS_problem == "position") {
     MakePositions(FLAGS_size, &random, program);
-  } else if (FLAGS_problem == "bounds") {
+  } else if (IsBundle()) {
     if (!MakeBundle(FLAGS_like, has_bounds, program, error)) {
       return false;
     }
   } else {
-    *error = "--problem: expected pose, rotation, position or bounds, found " +
-             FLAGS_problem;
+    *error =
+        "--problem: expected pose, rotation, position, bounds or bundle, "
+        "found " +
+        FLAGS_problem;
     return false;
   }
   ceres::Solver::Options& options = program->options;
@@ -416,31 +426,28 @@ int Run() {
     return 1;
   }
   std::vector<std::pair<std::string, std::unique_ptr<Program>>> programs;
-  for (const bool has_bounds : {true, false}) {
-    if (has_bounds || FLAGS_problem == "bounds") {
-      auto program = std::make_unique<Program>();
-      if (!Make(has_bounds, program.get(), &error)) {
-        std::fprintf(stderr, "%s\n", error.c_str());
-        return 1;
-      }
-      programs.emplace_back(
-          has_bounds ? FLAGS_problem : FLAGS_problem + " left out",
-          std::move(program));
-    }
+  const auto add = [&](const std::string& name, bool has_bounds) {
+    auto program = std::make_unique<Program>();
+    const bool is_made = Make(has_bounds, program.get(), &error);
+    programs.emplace_back(name, std::move(program));
+    return is_made;
+  };
+  if (!add(FLAGS_problem, FLAGS_problem == "bounds") ||
+      (FLAGS_problem == "bounds" && !add("no bounds", false))) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+    return 1;
   }
   for (int round = 0; round < FLAGS_rounds; ++round) {
     for (const std::string& solver : SplitAtCommas(FLAGS_solver)) {
       for (const auto& [name, program] : programs) {
-        Json line = {
-            {"problem", name},
-            {"size",
-             FLAGS_problem == "bounds" ? Json(FLAGS_like) : Json(FLAGS_size)},
-            {"rows", program->problem()->NumResidualBlocks()},
-            {"threads", FLAGS_threads},
-            {"strategy", FLAGS_strategy},
-            {"solver", solver},
-            {"settings", FLAGS_settings},
-            {"round", round}};
+        Json line = {{"problem", name},
+                     {"size", IsBundle() ? Json(FLAGS_like) : Json(FLAGS_size)},
+                     {"rows", program->problem()->NumResidualBlocks()},
+                     {"threads", FLAGS_threads},
+                     {"strategy", FLAGS_strategy},
+                     {"solver", solver},
+                     {"settings", FLAGS_settings},
+                     {"round", round}};
         line.update(SolveOnce(solver, ext_options, program.get()));
         PrintLine(line);
       }
