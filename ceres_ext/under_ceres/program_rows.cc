@@ -25,6 +25,7 @@ bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             int max_size,
                             kernels::HostContext* context,
                             std::vector<uint8_t>* is_eliminated,
+                            std::string* note,
                             std::string* reason) {
   ProgramRows rows(program);
   rows.ReadBlocks(context);
@@ -57,6 +58,20 @@ bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
     *reason =
         "the first group of linear_solver_ordering is not an independent set";
     return false;
+  }
+  int64_t num_wide = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if ((*is_eliminated)[i] != 0 && blocks[i]->TangentSize() > max_size) {
+      (*is_eliminated)[i] = 0;
+      ++num_wide;
+    }
+  }
+  if (num_wide > 0) {
+    *note = std::to_string(num_wide) +
+            " parameter blocks of the first group of linear_solver_ordering "
+            "have more than " +
+            std::to_string(max_size) +
+            " tangent dimensions and are not eliminated";
   }
   return true;
 }

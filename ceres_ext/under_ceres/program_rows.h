@@ -98,12 +98,14 @@ bool ImportProgram(const ceres::internal::Program& program,
 // own ITERATIVE_SCHUR would eliminate: the first group of the ordering where
 // there is one with several, else the independent set. `ordering` may be null.
 // Returns false with a sentence in *reason if the first group is not an
-// independent set. max_size: of the independent set, as IndependentSet has it.
+// independent set. Without blocks of more than max_size tangent dimensions;
+// *note says so, a clause, if the first group has some.
 bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             const ceres::ParameterBlockOrdering* ordering,
                             int max_size,
                             kernels::HostContext* context,
                             std::vector<uint8_t>* is_eliminated,
+                            std::string* note,
                             std::string* reason);
 
 }  // namespace ceres_ext

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "ceres_ext/under_ceres/program_rows.h"
 #include "ceres_ext/under_ceres/small_solve.h"
 #include "ceres_ext/under_ceres/solver_options.h"
+#include "cuda_kernels/ops/covariance.h"
 #include "cuda_kernels/structure/block_rows.h"
 
 namespace ceres_ext {
@@ -209,14 +209,14 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
   kernels::HostContext* const context =
       input_.kept->host_context(input_.num_threads);
   std::string* const reason = &input_.record->path_reason;
-  // A solve eliminates what Ceres would, or is Ceres's.
-  const int max_size = input_.purpose == Purpose::kSolve
-                           ? std::numeric_limits<int>::max()
+  const int max_size = input_.purpose == Purpose::kCovariance
+                           ? kernels::kMaxCovarianceEliminatedSize
                            : kernels::kMaxEliminatedSize;
   if (input_.arrays != nullptr) {
     return input_.arrays->ChooseEliminated(context,
                                            max_size,
                                            &import_options.num_eliminate_blocks,
+                                           &elimination_note_,
                                            reason) &&
            TakeAsOrdered(import_options, pp);
   }
@@ -227,6 +227,7 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
                               max_size,
                               context,
                               &is_eliminated,
+                              &elimination_note_,
                               reason)) {
     return false;
   }
@@ -293,6 +294,9 @@ bool SolveSetup::TakeAsOrdered(ImportOptions import_options,
   std::string reason = WhoEvaluates(num_observations + num_other_rows,
                                     machine_->num_host_rows());
   std::set<std::string> notes = machine_->notes();
+  if (!elimination_note_.empty()) {
+    notes.insert(elimination_note_);
+  }
   if (!import_options.batch_users_functions && machine_->num_host_rows() > 0) {
     notes.insert(
         "with an EvaluationCallback it evaluates those of cost functions that "
