@@ -89,9 +89,8 @@ class GeneralBatch final : public Batch {
         AddToF(squares, request.u, nullptr, request.max_u_columns));
     CERES_EXT_RETURN_IF_ERROR(AddToF(squares, request.schur_diagonal, nullptr));
     CERES_EXT_RETURN_IF_ERROR(
-        has_wide_e_
-            ? AddEliminated<kernels::kMaxEliminatedSize>(request)
-            : AddEliminated<kernels::kFewEliminatedColumns>(request));
+        has_wide_e_ ? AddEliminated<kernels::kMaxEliminatedSize>(request)
+                    : AddEliminated<kernels::kFewEliminatedColumns>(request));
     CERES_EXT_RETURN_IF_ERROR(
         TransposeProduct(request.b, nullptr, request.f_gradient, nullptr));
     if (request.schur_rhs == nullptr) {

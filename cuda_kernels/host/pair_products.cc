@@ -49,10 +49,10 @@ void MultiplyByInverse(const PairProductsParams& p,
     for (int32_t a = 0; a < num_rows; ++a) {
       double sum = 0.0;
       for (int q = 0; q < of.size; ++q) {
-        sum += w[of.size * a + q] *
-               p.v_inverse(block,
-                           q <= column ? PackedIndex(column, q)
-                                       : PackedIndex(q, column));
+        sum += w[of.size * a + q] * p.v_inverse(block,
+                                                q <= column
+                                                    ? PackedIndex(column, q)
+                                                    : PackedIndex(q, column));
       }
       y[kRowGroup * kGroups * m + a] = sum;
     }

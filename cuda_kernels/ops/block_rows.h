@@ -204,8 +204,9 @@ CERES_EXT_HOST_DEVICE inline double InverseProduct(
       double z = 0.0;
       for (int n = 0; n < kMost; ++n) {
         if (n < size) {
-          z += v_inverse(block, n <= m ? PackedIndex(m, n) : PackedIndex(n, m)) *
-               wb[n];
+          z +=
+              v_inverse(block, n <= m ? PackedIndex(m, n) : PackedIndex(n, m)) *
+              wb[n];
         }
       }
       product += wa[m] * z;
