@@ -46,6 +46,10 @@ class GeneralBatch final : public Batch {
   }
 
   int64_t num_residuals() const final { return rows_->ref().num_residuals; }
+  const kernels::BlockRowsRef* general_rows(const double** values) const final {
+    *values = values_;
+    return &rows_->ref();
+  }
 
   kernels::Status SetupSolver(const StepOptions& options,
                               const ProblemBlocks& /*blocks*/) final {

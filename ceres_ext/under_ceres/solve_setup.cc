@@ -193,6 +193,10 @@ bool SolveSetup::TakeInAnyOrder(PreprocessedProblem* pp) {
   import_options.batch_users_functions =
       pp->reduced_program->mutable_evaluation_callback() == nullptr;
   import_options.use_schur = ceres::IsSchurType(pp->options.linear_solver_type);
+  if (input_.purpose == Purpose::kSolve &&
+      MayHaveSmallSchur(input_.options, pp->options)) {
+    import_options.most_small_residuals = kMostSmallSchurResiduals;
+  }
   is_final_ = false;
   if (TakeAsOrdered(import_options, pp)) {
     return true;
