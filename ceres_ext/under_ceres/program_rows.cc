@@ -3,10 +3,25 @@
 #include "ceres_ext/under_ceres/program_rows.h"
 
 #include <set>
+#include <typeinfo>
 
+#include "ceres/loss_function.h"
 #include "ceres_ext/import/elimination.h"
 
 namespace ceres_ext {
+
+// The losses of Ceres have roots of rho'.
+bool ProgramRows::HasObject(int64_t row) const {
+  const ceres::LossFunction* const loss = At(row).loss_function();
+  if (loss == nullptr) {
+    return true;
+  }
+  const std::type_info& type = typeid(*loss);
+  return type == typeid(ceres::HuberLoss) ||
+         type == typeid(ceres::CauchyLoss) ||
+         type == typeid(ceres::SoftLOneLoss) ||
+         type == typeid(ceres::TrivialLoss);
+}
 
 bool ImportProgram(const ceres::internal::Program& program,
                    const ImportOptions& options,

@@ -67,6 +67,23 @@ class ProgramRows final : public ProblemRows {
     static_cast<const BatchableCostFunction*>(At(row).cost_function())
         ->CopyConstants(constants);
   }
+  bool HasObject(int64_t row) const final;
+  bool SetStateOfObjects(const double* state) const final {
+    // The states of the blocks alone change.
+    return const_cast<ceres::internal::Program&>(program_)
+        .StateVectorToParameterBlocks(state);
+  }
+  bool EvaluateObject(int64_t row,
+                      bool apply_loss,
+                      double* cost,
+                      double* residuals,
+                      double** jacobians,
+                      std::vector<double>* scratch) const final {
+    const auto& object = At(row);
+    scratch->resize(static_cast<size_t>(object.NumScratchDoublesForEvaluate()));
+    return object.Evaluate(
+        apply_loss, cost, residuals, jacobians, scratch->data());
+  }
   int64_t Number(int64_t row) const final { return At(row).index(); }
 
  private:

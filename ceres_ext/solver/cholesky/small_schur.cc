@@ -151,8 +151,7 @@ CERES_EXT_SIMD_CLONES void AddRow(const kernels::BlockRowsRef& rows,
       const RowCell cell = rows.cells[c];
       const double* const f = values + cell.value + int64_t{cell.size} * i;
       for (int m = 0; m < e_cell.size; ++m) {
-        AddScaled(
-            cell.size, e[m], f, w + int64_t{width} * m + w_column[c]);
+        AddScaled(cell.size, e[m], f, w + int64_t{width} * m + w_column[c]);
       }
     }
   }
@@ -201,8 +200,8 @@ Status SmallSchur::Setup(const kernels::BlockRowsRef& rows,
   int64_t most_sums = 0;
   for (Group& group : groups_) {
     group.panel.runs = runs_.data() + group.run_begin;
-    most_panel = std::max(
-        most_panel, int64_t{group.panel.width} * group.num_residuals);
+    most_panel =
+        std::max(most_panel, int64_t{group.panel.width} * group.num_residuals);
     most_sums =
         std::max(most_sums, int64_t{group.panel.width} * group.panel.width);
   }
@@ -286,10 +285,9 @@ void SmallSchur::ListGroups() {
   };
   group_rows_.resize(static_cast<size_t>(rows_.num_rows));
   std::iota(group_rows_.begin(), group_rows_.end(), 0);
-  std::stable_sort(
-      group_rows_.begin(), group_rows_.end(), [&](int32_t a, int32_t b) {
-        return compare(a, b) > 0;
-      });
+  std::stable_sort(group_rows_.begin(),
+                   group_rows_.end(),
+                   [&](int32_t a, int32_t b) { return compare(a, b) > 0; });
   groups_.clear();
   group_columns_.clear();
   std::vector<std::pair<int32_t, int32_t>> unknowns;
@@ -450,18 +448,13 @@ Status SmallSchur::Eliminate(const Eliminated& block,
   }
   double* const motion = motion_.data() + block.column;
   for (int m = 0; m < size; ++m) {
-    motion[m] = kernels::SymmetricProduct<kernels::kDynamic>(
-        v, m, gradient, size);
+    motion[m] =
+        kernels::SymmetricProduct<kernels::kDynamic>(v, m, gradient, size);
   }
   double* const y = y_.data() + block.y_begin;
   MultiplyByInverse(v, w_.data(), size, block.panel.width, y);
-  SubtractPanel(block.panel,
-                w_.data(),
-                y,
-                size,
-                stride_,
-                sums_.data(),
-                matrix_.data());
+  SubtractPanel(
+      block.panel, w_.data(), y, size, stride_, sums_.data(), matrix_.data());
   for (int i = 0; i < block.panel.num_runs; ++i) {
     const Run& run = block.panel.runs[i];
     for (int m = 0; m < size; ++m) {
@@ -479,8 +472,9 @@ Status SmallSchur::Solve(double* f_step) {
   int64_t failed_order = 0;
   CERES_EXT_RETURN_IF_ERROR(cholesky_.ReadFailedOrder(&failed_order));
   if (failed_order != 0) {
-    const auto found = std::find(
-        unknown_.begin(), unknown_.end(), static_cast<int32_t>(failed_order) - 1);
+    const auto found = std::find(unknown_.begin(),
+                                 unknown_.end(),
+                                 static_cast<int32_t>(failed_order) - 1);
     return NoFactor(f_, found - unknown_.begin());
   }
   CERES_EXT_RETURN_IF_ERROR(cholesky_.Solve(rhs_.data(), rhs_.data()));
@@ -494,8 +488,7 @@ void SmallSchur::BackSubstitute(double* e_step) const {
   std::copy_n(motion_.data(), num_e_values_, e_step);
   for (const Eliminated& block : eliminated_) {
     const double* y = y_.data() + block.y_begin;
-    for (int m = 0;
-         m < block.size && block.row_begin < block.row_end;
+    for (int m = 0; m < block.size && block.row_begin < block.row_end;
          ++m, y += block.panel.width) {
       double sum = 0.0;
       for (int i = 0; i < block.panel.num_runs; ++i) {
