@@ -435,6 +435,7 @@ bool ArrayImport::SetupRows(kernels::HostContext* context,
 bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
                                    int max_size,
                                    int* num_eliminate_blocks,
+                                   std::string* note,
                                    std::string* reason) {
   if (!SetupRows(context, reason)) {
     return false;
@@ -447,8 +448,14 @@ bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
   // The independent set of many rows takes longer than some steps.
   constexpr int64_t kManyRows = 1 << 17;
   int array = EliminatedArray(*problem_);
-  if (array < 0 || rows_->NumVarying(array) == 0 ||
-      parameters(array).size > max_size) {
+  const bool is_wide =
+      array >= 0 && MaxTangentSize(parameters(array)) > max_size;
+  if (is_wide && rows_->NumVarying(array) > 0) {
+    *note = "blocks of the array with is_eliminated have more than " +
+            std::to_string(max_size) +
+            " tangent dimensions, and it is not eliminated";
+  }
+  if (array < 0 || rows_->NumVarying(array) == 0 || is_wide) {
     array =
         rows_->size() >= kManyRows ? rows_->IndependentArray(kPointSize) : -1;
   }

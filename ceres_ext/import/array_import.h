@@ -82,11 +82,13 @@ class ArrayImport {
   // rows, an array of points that most blocks are in
   // (ArrayRows::IndependentArray).
   // *num_eliminate_blocks: how many, for the next Import. max_size: of these,
-  // blocks with more tangent dimensions stay. False, with a sentence in
-  // *reason, as Import.
+  // blocks with more tangent dimensions stay, and *note says so, a clause, if
+  // the array with is_eliminated has some. False, with a sentence in *reason,
+  // as Import.
   bool ChooseEliminated(kernels::HostContext* context,
                         int max_size,
                         int* num_eliminate_blocks,
+                        std::string* note,
                         std::string* reason);
 
   // After Import: puts a tangent vector of Ceres's loop where the blocks of the

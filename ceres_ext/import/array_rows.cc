@@ -19,6 +19,17 @@ int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block) {
   return manifold == nullptr ? parameters.size : manifold->TangentSize();
 }
 
+int MaxTangentSize(const ArrayProblem::Parameters& parameters) {
+  if (parameters.manifolds == nullptr) {
+    return TangentSize(parameters, 0);
+  }
+  int most = 0;
+  for (int64_t block = 0; block < parameters.num_blocks; ++block) {
+    most = std::max(most, TangentSize(parameters, block));
+  }
+  return most;
+}
+
 bool MayBeConstant(const ArrayProblem::Parameters& parameters) {
   return parameters.is_constant != nullptr || parameters.manifold != nullptr ||
          parameters.manifolds != nullptr;

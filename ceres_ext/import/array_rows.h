@@ -39,6 +39,8 @@ struct DeviceArrayFacts {
 };
 
 int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block);
+// Of all blocks.
+int MaxTangentSize(const ArrayProblem::Parameters& parameters);
 bool MayBeConstant(const ArrayProblem::Parameters& parameters);
 bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block);
 // The array whose blocks are to be eliminated; -1: none.

@@ -190,12 +190,16 @@ class Importer {
         });
     if (!is_one_kind_) {
       ChooseEliminated();
+      const bool may_have_views =
+          options_.use_schur &&
+          (has_observations_ ||
+           rows_.num_residuals() > options_.most_small_residuals);
       // FindViews reads them from their arrays.
       const UniformRows* const of_views =
           has_observations_
               ? nullptr
               : FindUniformViews(
-                    rows_, structure_->is_eliminated, options_.use_schur);
+                    rows_, structure_->is_eliminated, may_have_views);
       rows->ReadBlocks(context_, of_views);
       OtherRows others;
       std::vector<int32_t> listed;
@@ -209,7 +213,7 @@ class Importer {
       if (!CheckSizes() || !FindViews(rows_,
                                       others,
                                       structure_->is_eliminated,
-                                      options_.use_schur,
+                                      may_have_views,
                                       context_,
                                       &structure_->general_rows,
                                       &structure_->views,

@@ -32,6 +32,9 @@ struct ImportOptions {
   // them. kPoints: just the points of observations are.
   static constexpr int kPoints = -1;
   int num_eliminate_blocks = kPoints;
+  // A problem of at most so many residuals, without observations, has general
+  // rows alone.
+  int64_t most_small_residuals = 0;
 };
 
 // Fills *structure, the same for any number of threads. Returns false with a

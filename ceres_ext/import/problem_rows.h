@@ -140,6 +140,23 @@ class ProblemRows {
       int64_t row, std::unique_ptr<const ceres::CostFunction>* owner) const = 0;
   // If that is a BatchableCostFunction, the output of its CopyConstants.
   virtual void CopyConstants(int64_t row, void* constants) const = 0;
+  // Ceres's own object of a row, if it has one, evaluates faster than
+  // import/ceres_row.h, to the same bits. False also if its loss may have a
+  // fault, which only CeresRow finds.
+  virtual bool HasObject(int64_t /*row*/) const { return false; }
+  // The state of all objects. False if a manifold fails.
+  virtual bool SetStateOfObjects(const double* /*state*/) const {
+    return false;
+  }
+  // As CeresRow::Evaluate. scratch: the row's residuals and values.
+  virtual bool EvaluateObject(int64_t /*row*/,
+                              bool /*apply_loss*/,
+                              double* /*cost*/,
+                              double* /*residuals*/,
+                              double** /*jacobians*/,
+                              std::vector<double>* /*scratch*/) const {
+    return false;
+  }
   // Its place among all residual blocks of the problem, for messages.
   virtual int64_t Number(int64_t row) const = 0;
 

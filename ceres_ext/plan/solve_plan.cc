@@ -342,6 +342,11 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
   plan.step = ToStepOptions(request.options, solver_options);
   plan.step.wants_columns = request.purpose == Purpose::kCovariance;
   plan.step.sums_pairs = rows.rows_repeat && !plan.recomputed;
+  plan.step.may_be_small =
+      !plan.on_device && request.purpose == Purpose::kSolve &&
+      MayHaveSmallSchur(request.options, request.solver_options) &&
+      rows.num_residuals <= kMostSmallSchurResiduals &&
+      rows.num_other_columns <= kMostSmallSchurColumns;
   const bool may_be_exact =
       exact.step > 0.0 && !(plan.recomputed && NeedsStored(rows));
   ChooseCoarse(request, rows, may_be_exact ? exact : ExactStepCost(), &plan);

@@ -82,6 +82,15 @@ std::string WhyStockNormal(const Options& options,
                            const ceres::Solver::Options& solver_options,
                            NormalWork work);
 
+// The residuals of a problem, and the columns of its S, up to which exact steps
+// on the host form S by eliminated blocks (solver/cholesky/small_schur.h).
+inline constexpr int64_t kMostSmallSchurResiduals = 1 << 13;
+inline constexpr int64_t kMostSmallSchurColumns = 300;
+// True if a problem that is as small may have such steps. Its rows are then
+// general ones.
+bool MayHaveSmallSchur(const Options& options,
+                       const ceres::Solver::Options& solver_options);
+
 // The reason why the linear solve is Ceres's whatever the problem is, a clause;
 // empty: it isn't. Ceres's CGNR on CUDA, which it alone knows to be there, is
 // not asked for.

@@ -24,6 +24,8 @@ using kernels::StatusCode;
 namespace {
 
 constexpr int64_t kBlocksPerTask = 1 << 12;
+// One thread sets the state of all objects, so that more rows have none.
+constexpr int64_t kMostObjects = 1 << 14;
 
 }  // namespace
 
@@ -55,6 +57,10 @@ Status HostEvaluation::Setup(std::shared_ptr<const ProblemRows> problem,
       }
     }
   });
+  is_object_.clear();
+  for (int64_t k = 0; n <= kMostObjects && k < n; ++k) {
+    is_object_.push_back(problem_->HasObject(rows_[k]) ? 1 : 0);
+  }
   int64_t num_values = 0;
   for (int32_t b = 0; b < problem_->num_blocks(); ++b) {
     const VaryingBlock block = problem_->block(b);
@@ -85,6 +91,10 @@ Status HostEvaluation::Publish(const double* host_state) {
     CERES_EXT_RETURN_IF_ERROR(CallPlusJacobian(
         block, host_state + block.state_offset, plus_jacobian));
     plus_jacobian += int64_t{block.ambient_size} * block.tangent_size;
+  }
+  if (std::count(is_object_.begin(), is_object_.end(), 1) > 0 &&
+      !problem_->SetStateOfObjects(host_state)) {
+    is_object_.clear();
   }
   return {};
 }
@@ -155,6 +165,7 @@ Status HostEvaluation::Evaluate(int64_t begin,
       end - begin, kRowsPerTask, [&](int64_t first, int64_t last) {
         std::vector<double*> jacobians;
         CeresRow evaluation;
+        std::vector<double> scratch;
         double sum = 0.0;
         for (int64_t k = begin + first; k < begin + last; ++k) {
           double cost = 0.0;
@@ -164,15 +175,22 @@ Status HostEvaluation::Evaluate(int64_t begin,
             if (values_of) {
               PlaceCells(k, e_values, values_of(k), &jacobians);
             }
-            AddBlocks(k, &evaluation);
-            std::unique_ptr<const ceres::CostFunction> owner;
-            is_valid =
-                evaluation.Evaluate(*problem_->CostFunction(rows_[k], &owner),
-                                    problem_->Loss(rows_[k]),
-                                    apply_loss,
-                                    &cost,
-                                    residuals_of ? residuals_of(k) : nullptr,
-                                    values_of ? jacobians.data() : nullptr);
+            double* const residuals = residuals_of ? residuals_of(k) : nullptr;
+            double** const values = values_of ? jacobians.data() : nullptr;
+            if (IsObject(k)) {
+              is_valid = problem_->EvaluateObject(
+                  rows_[k], apply_loss, &cost, residuals, values, &scratch);
+            } else {
+              AddBlocks(k, &evaluation);
+              std::unique_ptr<const ceres::CostFunction> owner;
+              is_valid =
+                  evaluation.Evaluate(*problem_->CostFunction(rows_[k], &owner),
+                                      problem_->Loss(rows_[k]),
+                                      apply_loss,
+                                      &cost,
+                                      residuals,
+                                      values);
+            }
           } catch (const std::bad_alloc&) {
             throw;  // It ends the solve.
           } catch (const std::exception& exception) {

@@ -66,12 +66,17 @@ class HostEvaluation {
                   std::vector<double*>* jacobians) const;
   // Gives the row's blocks at the state to *evaluation.
   void AddBlocks(int64_t row, CeresRow* evaluation) const;
+  // True if row k is evaluated by an object of Ceres.
+  bool IsObject(int64_t k) const {
+    return !is_object_.empty() && is_object_[k] != 0;
+  }
 
   kernels::HostContext* context_ = nullptr;
   std::shared_ptr<const ProblemRows> problem_;
   std::vector<int32_t> rows_;
   std::vector<int> eliminated_;  // which of the row's blocks is; -1: none
   const double* state_ = nullptr;
+  std::vector<uint8_t> is_object_;  // of few rows; empty: none is
   // The blocks of the rows that have a manifold, and its derivatives at the
   // state: of each block that varies where they begin, -1 without one. Empty:
   // none has one.

@@ -32,11 +32,11 @@ inline kernels::Status CheckSizes(const kernels::BlockFamilies& e,
                   " columns; one has " + std::to_string(size) + "."};
     }
   }
-  return e.size() > kernels::kMaxEliminatedFamilies
+  return e.size() > kernels::kMaxCovarianceFamilies
              ? kernels::Status(
                    kernels::StatusCode::kUnsupported,
                    "A covariance takes eliminated blocks of at most " +
-                       std::to_string(kernels::kMaxEliminatedFamilies) +
+                       std::to_string(kernels::kMaxCovarianceFamilies) +
                        " kinds.")
              : kernels::Status();
 }

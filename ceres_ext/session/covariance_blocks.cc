@@ -956,7 +956,7 @@ class CovarianceSolver {
   std::vector<const BlockTable*> tables_;
   std::vector<int32_t> first_block_;
   std::vector<int32_t> block_at_;  // of each tangent offset; -1: none
-  int64_t num_pairs_[kernels::kMaxEliminatedFamilies] = {};  // of E families
+  int64_t num_pairs_[kernels::kMaxCovarianceFamilies] = {};  // of E families
   std::vector<int32_t> f_size_;       // columns of each F block
   std::vector<int64_t> value_begin_;  // of each F block in a vector of F
   std::vector<int32_t> order_;        // first unknown of each F block

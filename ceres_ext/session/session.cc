@@ -222,7 +222,7 @@ Status Session<Machine>::SetupSteps(const SolvePlan& plan,
                                                 host_context_,
                                                 ranks_.get()));
   const solver::SchurMatrixSize* const matrix = parts->solver.matrix_size();
-  if (parts->solver.cholesky() != nullptr) {
+  if (parts->solver.factorized_size() != nullptr) {
     has_named_matrix_ = true;
     matrix_name_ = MatrixName(*matrix, plan.step.use_mixed_precision_solves);
   }
@@ -411,10 +411,10 @@ void Session<Machine>::NoteMatrix() {
     record_->path_reason += "; PCG has no second level since " +
                             AsClause(parts_.solver.why_not_coarse());
   }
-  const auto* const cholesky = parts_.solver.cholesky();
   if (record_->num_exact_steps > 0 && !has_named_matrix_) {
     has_named_matrix_ = true;
-    matrix_name_ = MatrixName(cholesky->size(), /*mixed=*/false);
+    matrix_name_ =
+        MatrixName(*parts_.solver.factorized_size(), /*mixed=*/false);
     record_->method += matrix_name_;
   }
   const std::string& why = parts_.solver.why_dense();

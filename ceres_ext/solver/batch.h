@@ -30,6 +30,7 @@
 #include "cuda_kernels/ops/block_rows.h"
 #include "cuda_kernels/ops/normal_blocks.h"
 #include "cuda_kernels/structure/block_families.h"
+#include "cuda_kernels/structure/block_rows.h"
 #include "cuda_kernels/structure/merged_blocks.h"
 
 namespace ceres_ext::solver {
@@ -99,6 +100,12 @@ struct ProductRequest {
 class Batch : public SchurContribution {
  public:
   virtual int64_t num_residuals() const = 0;
+  // Rows of any shape and their values, in the memory of the machine; null: the
+  // batch has others.
+  virtual const kernels::BlockRowsRef* general_rows(
+      const double** /*values*/) const {
+    return nullptr;
+  }
 
   // Takes the memory that a solver with these options will ask for. blocks: who
   // owns what. kUnsupported for what the kind of batch can't do.

@@ -38,11 +38,18 @@ class GeneralBatch final : public Batch {
       return {kernels::StatusCode::kUnsupported,
               "There are too many sizes of eliminated blocks."};
     }
+    for (const kernels::BlockFamily& family : blocks.e) {
+      has_wide_e_ |= family.size > kernels::kFewEliminatedColumns;
+    }
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_residuals(), &y_));
     return ReserveSums(/*packed=*/false);
   }
 
   int64_t num_residuals() const final { return rows_->ref().num_residuals; }
+  const kernels::BlockRowsRef* general_rows(const double** values) const final {
+    *values = values_;
+    return &rows_->ref();
+  }
 
   kernels::Status SetupSolver(const StepOptions& options,
                               const ProblemBlocks& /*blocks*/) final {
@@ -85,25 +92,9 @@ class GeneralBatch final : public Batch {
     CERES_EXT_RETURN_IF_ERROR(
         AddToF(squares, request.u, nullptr, request.max_u_columns));
     CERES_EXT_RETURN_IF_ERROR(AddToF(squares, request.schur_diagonal, nullptr));
-    kernels::MergedRows merged;
-    merged.rows = rows_->ref();
-    merged.values = values_;
-    merged.column = rows_->merged_column();
-    CERES_EXT_RETURN_IF_ERROR(AddToMerged(merged, request.u));
-    if (request.schur_diagonal != nullptr && !rows_->e_lists().empty()) {
-      kernels::EliminatedBlocks formula;
-      formula.values = values_;
-      formula.row_begin = rows_->ref().row_begin;
-      formula.eliminated = merged.eliminated = rows_->eliminated();
-      for (int i = 0; i < blocks_.e.size(); ++i) {
-        formula.v_inverse[i] = merged.v_inverse[i] =
-            kernels::PackedBlocks<const double>(
-                blocks_.e[i], Machine::kLayout, request.v_inverse);
-      }
-      CERES_EXT_RETURN_IF_ERROR(
-          AddToF(formula, request.schur_diagonal, nullptr));
-    }
-    CERES_EXT_RETURN_IF_ERROR(AddToMerged(merged, request.schur_diagonal));
+    CERES_EXT_RETURN_IF_ERROR(
+        has_wide_e_ ? AddEliminated<kernels::kMaxEliminatedSize>(request)
+                    : AddEliminated<kernels::kFewEliminatedColumns>(request));
     CERES_EXT_RETURN_IF_ERROR(
         TransposeProduct(request.b, nullptr, request.f_gradient, nullptr));
     if (request.schur_rhs == nullptr) {
@@ -232,6 +223,30 @@ class GeneralBatch final : public Batch {
     return AddToF(formula, f, scalars);
   }
 
+  // The part of eliminated blocks, and all of merged blocks.
+  template <int kMost>
+  kernels::Status AddEliminated(const NormalBlocksRequest& request) {
+    kernels::MergedRows<kMost> merged;
+    merged.rows = rows_->ref();
+    merged.values = values_;
+    merged.column = rows_->merged_column();
+    CERES_EXT_RETURN_IF_ERROR(AddToMerged(merged, request.u));
+    if (request.schur_diagonal != nullptr && !rows_->e_lists().empty()) {
+      kernels::EliminatedBlocks<kMost> formula;
+      formula.values = values_;
+      formula.row_begin = rows_->ref().row_begin;
+      formula.eliminated = merged.eliminated = rows_->eliminated();
+      for (int i = 0; i < blocks_.e.size(); ++i) {
+        formula.v_inverse[i] = merged.v_inverse[i] =
+            kernels::PackedBlocks<const double>(
+                blocks_.e[i], Machine::kLayout, request.v_inverse);
+      }
+      CERES_EXT_RETURN_IF_ERROR(
+          AddToF(formula, request.schur_diagonal, nullptr));
+    }
+    return AddToMerged(merged, request.schur_diagonal);
+  }
+
   template <typename Formula>
   kernels::Status AddToF(const Formula& formula,
                          double* f,
@@ -246,8 +261,8 @@ class GeneralBatch final : public Batch {
                      max_columns);
   }
 
-  kernels::Status AddToMerged(const kernels::MergedRows& formula,
-                              double* packed) {
+  template <typename Formula>
+  kernels::Status AddToMerged(const Formula& formula, double* packed) {
     return sums_.Add(rows_->merged_lists(),
                      blocks_.f_matrices(),
                      formula,
@@ -259,6 +274,8 @@ class GeneralBatch final : public Batch {
   const kernels::BlockRows<Machine>* rows_ = nullptr;
   ProblemBlocks blocks_;
   double* values_ = nullptr;
+  // Of more than kFewEliminatedColumns columns.
+  bool has_wide_e_ = false;
   Machine* machine_ = nullptr;
   typename Machine::template Buffer<double> y_;
   kernels::BlockSums<Machine> sums_;

@@ -45,6 +45,9 @@ struct StepOptions {
   // solves for a column at a time: 87 s in place of 0.3 with 10,788 columns
   // (H200).
   bool wants_columns = false;
+  // With kAuto or kDense, on the host: a small problem of general rows has no
+  // lists of pairs (cholesky/small_schur.h).
+  bool may_be_small = false;
   // With a factorisation: 0: every step is exact, and what is said of PCG below
   // has no meaning. Above: a step is by PCG unless that takes more iterations
   // than an exact step is worth (step_choice.h). This is the cost of an exact

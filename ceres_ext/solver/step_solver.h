@@ -45,6 +45,7 @@
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/cholesky/schur_cholesky.h"
+#include "ceres_ext/solver/cholesky/small_schur.h"
 #include "ceres_ext/solver/cholesky/sparse_factorization.h"
 #include "ceres_ext/solver/coarse_choice.h"
 #include "ceres_ext/solver/operator/create_operator.h"
@@ -125,8 +126,12 @@ class StepSolver {
     context_ = context;
     coarse_choice_.Setup(context == nullptr ? -1 : options.coarse_after,
                          options.coarse_again);
+    small_.reset();
     if (options.factorizes()) {
-      CERES_EXT_RETURN_IF_ERROR(SetupCholesky());
+      CERES_EXT_RETURN_IF_ERROR(SetupSmall());
+      if (small_ == nullptr) {
+        CERES_EXT_RETURN_IF_ERROR(SetupCholesky());
+      }
     } else {
       preconditioner_ = CreatePreconditioner<Machine>(options, schur);
       CERES_EXT_RETURN_IF_ERROR(
@@ -260,10 +265,16 @@ class StepSolver {
   // The reason why PCG takes steps that should be exact, a sentence; empty if
   // it doesn't.
   const std::string& why_not_exact() const { return why_not_exact_; }
-  // For S as a matrix, which is factorised or multiplied by; null if there is
-  // none.
+  // For S as a matrix that is factorised; null if there is none, or none yet.
+  const SchurMatrixSize* factorized_size() const {
+    return small_ != nullptr      ? &small_->size()
+           : cholesky_ != nullptr ? &cholesky_->size()
+                                  : nullptr;
+  }
+  // The same, or what is multiplied by.
   const SchurMatrixSize* matrix_size() const {
-    return cholesky_ != nullptr ? &cholesky_->size() : operator_->matrix_size();
+    const SchurMatrixSize* const factorized = factorized_size();
+    return factorized != nullptr ? factorized : operator_->matrix_size();
   }
 
   // e_step, f_step: values of E and of F. Both hold the step where the
@@ -311,6 +322,9 @@ class StepSolver {
                               StepSummary* summary) {
     if (cholesky_ != nullptr && !system.is_same_linearization) {
       cholesky_->Forget();
+    }
+    if (small_ != nullptr) {
+      return FactorizeSmall(system, e_step, f_step, summary);
     }
     if (options_.factorizes()) {
       return Factorize(system, per_solve.may_queue, e_step, f_step, summary);
@@ -361,6 +375,27 @@ class StepSolver {
                             std::move(sparse_),
                             machine_,
                             context_);
+  }
+
+  // Sets small_ if the problem is one for it.
+  kernels::Status SetupSmall() {
+    if constexpr (std::is_same_v<Machine, kernels::HostMachine>) {
+      const double* values = nullptr;
+      const kernels::BlockRowsRef* const rows =
+          options_.may_be_small && batches_.size() == 1
+              ? batches_[0]->general_rows(&values)
+              : nullptr;
+      if (rows != nullptr) {
+        small_ = std::make_unique<SmallSchur>();
+        return small_->Setup(*rows,
+                             values,
+                             operator_->blocks().e,
+                             operator_->blocks().f,
+                             f_varies_,
+                             machine_);
+      }
+    }
+    return {};
   }
 
   // The operator and the preconditioner of a system that PCG solves.
@@ -608,6 +643,34 @@ class StepSolver {
     return {};
   }
 
+  kernels::Status FactorizeSmall(const LinearSystem& system,
+                                 double* e_step,
+                                 double* f_step,
+                                 StepSummary* summary) {
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBlocksDone));
+    CERES_EXT_RETURN_IF_ERROR(small_->Form(system));
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
+    CERES_EXT_RETURN_IF_ERROR(small_->Solve(f_step));
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
+    small_->BackSubstitute(e_step);
+    CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kEnd));
+    NoteExact(summary);
+    AddSeconds(summary);
+    return {};
+  }
+
+  void NoteExact(StepSummary* summary) {
+    ++summary->num_iterations;
+    summary->is_exact = true;
+    summary->is_at_limit = false;
+    summary->residual_norm = -1.0;
+    summary->termination = Termination::kSuccess;
+    summary->message = "Success.";
+    // Has no meaning for the sequence with which PCG continues.
+    forcing_ = {};
+  }
+
   kernels::Status Factorize(const LinearSystem& system,
                             bool may_queue,
                             double* e_step,
@@ -634,14 +697,7 @@ class StepSolver {
       }
     }
     CERES_EXT_RETURN_IF_ERROR(status);
-    ++summary->num_iterations;
-    summary->is_exact = true;
-    summary->is_at_limit = false;
-    summary->residual_norm = -1.0;
-    summary->termination = Termination::kSuccess;
-    summary->message = "Success.";
-    // Has no meaning for the sequence with which PCG continues.
-    forcing_ = {};
+    NoteExact(summary);
     if (!summary->is_queued) {
       CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
       AddSeconds(summary);
@@ -690,7 +746,8 @@ class StepSolver {
 
   NormalBlocksRequest WantedBlocks() const {
     return preconditioner_ != nullptr ? preconditioner_->WantedBlocks()
-                                      : cholesky_->WantedBlocks();
+           : cholesky_ != nullptr     ? cholesky_->WantedBlocks()
+                                      : NormalBlocksRequest();
   }
 
   // Room for packed matrices, which Update of operator or preconditioner fills
@@ -804,6 +861,7 @@ class StepSolver {
   // Null if all steps are exact.
   std::unique_ptr<Preconditioner<Machine>> preconditioner_;
   std::unique_ptr<SchurCholesky<Machine>> cholesky_;
+  std::unique_ptr<SmallSchur> small_;  // takes all steps; null: there is none
   StepChoice choice_;
   // The setup of cholesky_.
   std::vector<unsigned char> f_varies_;

@@ -3,10 +3,25 @@
 #include "ceres_ext/under_ceres/program_rows.h"
 
 #include <set>
+#include <typeinfo>
 
+#include "ceres/loss_function.h"
 #include "ceres_ext/import/elimination.h"
 
 namespace ceres_ext {
+
+// The losses of Ceres have roots of rho'.
+bool ProgramRows::HasObject(int64_t row) const {
+  const ceres::LossFunction* const loss = At(row).loss_function();
+  if (loss == nullptr) {
+    return true;
+  }
+  const std::type_info& type = typeid(*loss);
+  return type == typeid(ceres::HuberLoss) ||
+         type == typeid(ceres::CauchyLoss) ||
+         type == typeid(ceres::SoftLOneLoss) ||
+         type == typeid(ceres::TrivialLoss);
+}
 
 bool ImportProgram(const ceres::internal::Program& program,
                    const ImportOptions& options,
@@ -25,6 +40,7 @@ bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             int max_size,
                             kernels::HostContext* context,
                             std::vector<uint8_t>* is_eliminated,
+                            std::string* note,
                             std::string* reason) {
   ProgramRows rows(program);
   rows.ReadBlocks(context);
@@ -57,6 +73,20 @@ bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
     *reason =
         "the first group of linear_solver_ordering is not an independent set";
     return false;
+  }
+  int64_t num_wide = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if ((*is_eliminated)[i] != 0 && blocks[i]->TangentSize() > max_size) {
+      (*is_eliminated)[i] = 0;
+      ++num_wide;
+    }
+  }
+  if (num_wide > 0) {
+    *note = std::to_string(num_wide) +
+            " parameter blocks of the first group of linear_solver_ordering "
+            "have more than " +
+            std::to_string(max_size) +
+            " tangent dimensions and are not eliminated";
   }
   return true;
 }

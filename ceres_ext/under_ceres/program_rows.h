@@ -67,6 +67,23 @@ class ProgramRows final : public ProblemRows {
     static_cast<const BatchableCostFunction*>(At(row).cost_function())
         ->CopyConstants(constants);
   }
+  bool HasObject(int64_t row) const final;
+  bool SetStateOfObjects(const double* state) const final {
+    // The states of the blocks alone change.
+    return const_cast<ceres::internal::Program&>(program_)
+        .StateVectorToParameterBlocks(state);
+  }
+  bool EvaluateObject(int64_t row,
+                      bool apply_loss,
+                      double* cost,
+                      double* residuals,
+                      double** jacobians,
+                      std::vector<double>* scratch) const final {
+    const auto& object = At(row);
+    scratch->resize(static_cast<size_t>(object.NumScratchDoublesForEvaluate()));
+    return object.Evaluate(
+        apply_loss, cost, residuals, jacobians, scratch->data());
+  }
   int64_t Number(int64_t row) const final { return At(row).index(); }
 
  private:
@@ -98,12 +115,14 @@ bool ImportProgram(const ceres::internal::Program& program,
 // own ITERATIVE_SCHUR would eliminate: the first group of the ordering where
 // there is one with several, else the independent set. `ordering` may be null.
 // Returns false with a sentence in *reason if the first group is not an
-// independent set. max_size: of the independent set, as IndependentSet has it.
+// independent set. Without blocks of more than max_size tangent dimensions;
+// *note says so, a clause, if the first group has some.
 bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             const ceres::ParameterBlockOrdering* ordering,
                             int max_size,
                             kernels::HostContext* context,
                             std::vector<uint8_t>* is_eliminated,
+                            std::string* note,
                             std::string* reason);
 
 }  // namespace ceres_ext

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "ceres_ext/under_ceres/program_rows.h"
 #include "ceres_ext/under_ceres/small_solve.h"
 #include "ceres_ext/under_ceres/solver_options.h"
+#include "cuda_kernels/ops/covariance.h"
 #include "cuda_kernels/structure/block_rows.h"
 
 namespace ceres_ext {
@@ -199,6 +199,10 @@ bool SolveSetup::TakeInAnyOrder(PreprocessedProblem* pp) {
   import_options.batch_users_functions =
       pp->reduced_program->mutable_evaluation_callback() == nullptr;
   import_options.use_schur = pp->options.linear_solver_type != ceres::CGNR;
+  if (input_.purpose == Purpose::kSolve &&
+      MayHaveSmallSchur(input_.options, pp->options)) {
+    import_options.most_small_residuals = kMostSmallSchurResiduals;
+  }
   is_final_ = false;
   if (TakeAsOrdered(import_options, pp)) {
     return true;
@@ -218,13 +222,14 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
   // A solve by one of Ceres's Schur types eliminates what Ceres would, or is
   // Ceres's.
   const bool is_schur = ceres::IsSchurType(pp->options.linear_solver_type);
-  const int max_size = is_schur && input_.purpose == Purpose::kSolve
-                           ? std::numeric_limits<int>::max()
+  const int max_size = input_.purpose == Purpose::kCovariance
+                           ? kernels::kMaxCovarianceEliminatedSize
                            : kernels::kMaxEliminatedSize;
   if (input_.arrays != nullptr) {
     return input_.arrays->ChooseEliminated(context,
                                            max_size,
                                            &import_options.num_eliminate_blocks,
+                                           &elimination_note_,
                                            reason) &&
            TakeAsOrdered(import_options, pp);
   }
@@ -236,6 +241,7 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
           max_size,
           context,
           &is_eliminated,
+          &elimination_note_,
           reason)) {
     return false;
   }
@@ -302,6 +308,9 @@ bool SolveSetup::TakeAsOrdered(ImportOptions import_options,
   std::string reason = WhoEvaluates(num_observations + num_other_rows,
                                     machine_->num_host_rows());
   std::set<std::string> notes = machine_->notes();
+  if (!elimination_note_.empty()) {
+    notes.insert(elimination_note_);
+  }
   if (!import_options.batch_users_functions && machine_->num_host_rows() > 0) {
     notes.insert(
         "with an EvaluationCallback it evaluates those of cost functions that "

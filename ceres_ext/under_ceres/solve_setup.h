@@ -104,6 +104,8 @@ class SolveSetup {
 
   SolveInput input_;
   std::string choice_;
+  // The blocks that were to be eliminated and are not, a clause; empty: none.
+  std::string elimination_note_;
   bool replaces_factorization_ = false;
   // Work that no machine supports in one order is not supported in another.
   bool is_final_ = false;

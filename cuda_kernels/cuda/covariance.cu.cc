@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kColumnBlock)
 using Kernel = void (*)(EliminatedBlocksParams, int);
 
 Kernel KernelOf(int32_t size) {
-  static_assert(kMaxEliminatedSize == 6, "a kernel for each size");
+  static_assert(kMaxCovarianceEliminatedSize == 6, "a kernel for each size");
   switch (size) {
     case 1:
       return EliminatedBlocksKernel<1>;
@@ -104,7 +104,7 @@ Kernel KernelOf(int32_t size) {
 }  // namespace
 
 Status Run(const EliminatedBlocksParams& params, CudaMachine* machine) {
-  for (int family = 0; family < kMaxEliminatedFamilies; ++family) {
+  for (int family = 0; family < kMaxCovarianceFamilies; ++family) {
     const CovariancePairs& pairs = params.of.pairs[family];
     if (pairs.point_begin != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(

@@ -183,11 +183,41 @@ CERES_EXT_HOST_DEVICE inline double SubtractProduct(
   return sum;
 }
 
-// Most families of eliminated blocks: one for each size.
-inline constexpr int kMaxEliminatedFamilies = 8;
+// Most families of eliminated blocks: one for each size, and points, which
+// observations have.
+inline constexpr int kMaxEliminatedFamilies = kMaxEliminatedSize + 1;
+// Eliminated blocks of at most so many columns have formulas of their own: a
+// thread of a device keeps two rows of W in registers.
+inline constexpr int kFewEliminatedColumns = 6;
+
+// wa' Vi wb, Vi being the packed block of `size` <= kMost columns.
+template <int kMost>
+CERES_EXT_HOST_DEVICE inline double InverseProduct(
+    const double* wa,
+    const double* wb,
+    const BlockArray<const double>& v_inverse,
+    int64_t block,
+    int size) {
+  double product = 0.0;
+  for (int m = 0; m < kMost; ++m) {
+    if (m < size) {
+      double z = 0.0;
+      for (int n = 0; n < kMost; ++n) {
+        if (n < size) {
+          z +=
+              v_inverse(block, n <= m ? PackedIndex(m, n) : PackedIndex(n, m)) *
+              wb[n];
+        }
+      }
+      product += wa[m] * z;
+    }
+  }
+  return product;
+}
 
 // -W Vi W', packed, where W sums over the rows of one eliminated block, which
-// are adjacent and in one segment.
+// are adjacent and in one segment. kMost: the columns of that block at most.
+template <int kMost>
 struct EliminatedBlocks {
   const double* values = nullptr;
   const int32_t* row_begin = nullptr;
@@ -206,8 +236,8 @@ struct EliminatedBlocks {
     for (int64_t c = begin; c < end;) {
       const EliminatedCell first = eliminated[cells[c].row];
       // Rows a and b of W.
-      double wa[kMaxEliminatedSize] = {};
-      double wb[kMaxEliminatedSize] = {};
+      double wa[kMost] = {};
+      double wb[kMost] = {};
       do {
         const BlockCell cell = cells[c];
         const double* j = values + cell.value;
@@ -216,7 +246,7 @@ struct EliminatedBlocks {
             row_begin[cell.row + 1] - row_begin[cell.row];
         if (a < cell.size) {
           for (int32_t i = 0; i < num_residuals; ++i) {
-            for (int m = 0; m < kMaxEliminatedSize; ++m) {
+            for (int m = 0; m < kMost; ++m) {
               if (m < first.size) {
                 wa[m] += j[a] * e[m];
                 wb[m] += j[b] * e[m];
@@ -227,20 +257,92 @@ struct EliminatedBlocks {
           }
         }
         ++c;
-      } while (c < end && first.size > 0 && eliminated[cells[c].row].size > 0 &&
-               eliminated[cells[c].row].family == first.family &&
-               eliminated[cells[c].row].block == first.block);
+      } while (c < end && first.size > 0 && AreOfOne(first, cells[c].row));
       if (first.size > 0) {
-        sum = SubtractProduct<kMaxEliminatedSize>(
-            sum, wa, wb, v_inverse[first.family], first.block, first.size);
+        sum -= InverseProduct<kMost>(
+            wa, wb, v_inverse[first.family], first.block, first.size);
       }
     }
     return sum;
   }
+  // W of each eliminated block once for all elements. Other elements than the
+  // first PackedSize(kMaxCutColumns) are of wide blocks.
+  static constexpr bool kSumsPieces = true;
+  void Sums(const BlockCell* cells,
+            int64_t begin,
+            int64_t end,
+            int first_element,
+            int n,
+            double* sums) const {
+    if (first_element > 0) {
+      for (int i = 0; i < n; ++i) {
+        sums[i] += Sum(cells, begin, end, first_element + i);
+      }
+      return;
+    }
+    const int columns = PackedRow(n - 1) + 1;
+    double w[kMaxCutColumns * kMost];
+    double z[kMost];
+    for (int64_t c = begin; c < end;) {
+      const EliminatedCell first = eliminated[cells[c].row];
+      const int size = first.size;
+      if (size == 0) {
+        ++c;
+        continue;
+      }
+      std::fill_n(w, columns * size, 0.0);
+      do {
+        AddToW(cells[c], columns, size, w);
+        ++c;
+      } while (c < end && AreOfOne(first, cells[c].row));
+      for (int b = 0; b < columns; ++b) {
+        for (int m = 0; m < size; ++m) {
+          z[m] = 0.0;
+          for (int k = 0; k < size; ++k) {
+            z[m] += v_inverse[first.family](
+                        first.block,
+                        k <= m ? PackedIndex(m, k) : PackedIndex(k, m)) *
+                    w[size * b + k];
+          }
+        }
+        for (int a = b; a < columns; ++a) {
+          double product = 0.0;
+          for (int m = 0; m < size; ++m) {
+            product += w[size * a + m] * z[m];
+          }
+          sums[PackedIndex(a, b)] -= product;
+        }
+      }
+    }
+  }
+
+ private:
+  CERES_EXT_HOST_DEVICE bool AreOfOne(const EliminatedCell& first,
+                                      int32_t row) const {
+    const EliminatedCell other = eliminated[row];
+    return other.size > 0 && other.family == first.family &&
+           other.block == first.block;
+  }
+  // W += F'E of a row, the first columns of F.
+  void AddToW(const BlockCell& cell, int columns, int size, double* w) const {
+    const double* j = values + cell.value;
+    const double* e = values + eliminated[cell.row].value;
+    const int num_columns = std::min(cell.size, columns);
+    for (int32_t i = row_begin[cell.row]; i < row_begin[cell.row + 1]; ++i) {
+      for (int a = 0; a < num_columns; ++a) {
+        for (int m = 0; m < size; ++m) {
+          w[size * a + m] += j[a] * e[m];
+        }
+      }
+      j += cell.size;
+      e += size;
+    }
+  }
 };
 
-// F'F - W Vi W' of merged blocks (structure/merged_blocks.h), packed, W as
-// above; F'F where `eliminated` is null.
+// F'F - W Vi W' of merged blocks (structure/merged_blocks.h), packed, W and
+// kMost as above; F'F where `eliminated` is null.
+template <int kMost>
 struct MergedRows {
   BlockRowsRef rows;
   const double* values = nullptr;
@@ -261,8 +363,8 @@ struct MergedRows {
       if (eliminated != nullptr) {
         first = eliminated[cells[c].row];
       }
-      double wa[kMaxEliminatedSize] = {};
-      double wb[kMaxEliminatedSize] = {};
+      double wa[kMost] = {};
+      double wb[kMost] = {};
       do {
         const int32_t row = cells[c].row;
         const RowColumn fa = Find(row, column[cells[c].value + a]);
@@ -271,7 +373,7 @@ struct MergedRows {
             rows.row_begin[row + 1] - rows.row_begin[row];
         for (int32_t i = 0; i < num_residuals; ++i) {
           sum += fa.At(i) * fb.At(i);
-          for (int m = 0; m < kMaxEliminatedSize; ++m) {
+          for (int m = 0; m < kMost; ++m) {
             if (m < first.size) {
               const double e =
                   values[eliminated[row].value + int64_t{first.size} * i + m];
@@ -285,8 +387,8 @@ struct MergedRows {
                eliminated[cells[c].row].family == first.family &&
                eliminated[cells[c].row].block == first.block);
       if (first.size > 0) {
-        sum = SubtractProduct<kMaxEliminatedSize>(
-            sum, wa, wb, v_inverse[first.family], first.block, first.size);
+        sum -= InverseProduct<kMost>(
+            wa, wb, v_inverse[first.family], first.block, first.size);
       }
     }
     return sum;

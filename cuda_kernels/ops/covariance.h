@@ -33,6 +33,10 @@ namespace ceres_ext::kernels {
 
 // Columns of an F block that the operations below support.
 inline constexpr int kMaxCovarianceColumns = 32;
+// Columns of an E block, and families of these: one for each size, and points
+// of observations. Wider blocks are F's in a covariance.
+inline constexpr int kMaxCovarianceEliminatedSize = 6;
+inline constexpr int kMaxCovarianceFamilies = kMaxCovarianceEliminatedSize + 2;
 
 // A block of A^-1, row-major. `out` is its offset in the array of all values.
 // family: that of E, or -1 for F, whose blocks are numbered across families.
@@ -95,7 +99,7 @@ struct CovarianceBlocks {
   int32_t max_rows = 0;  // of a block
   const CovarianceBlock* blocks = nullptr;
   const int32_t* f_size = nullptr;  // columns of each F block
-  CovariancePairs pairs[kMaxEliminatedFamilies];
+  CovariancePairs pairs[kMaxCovarianceFamilies];
   double* values = nullptr;
 
   CERES_EXT_HOST_DEVICE int32_t Size(int32_t family, int32_t block) const {
@@ -172,7 +176,7 @@ struct CovarianceTermsParams {
       return;
     }
     const CovariancePairs& right = of.pairs[block.right_family];
-    double sums[kMaxEliminatedSize] = {};
+    double sums[kMaxCovarianceEliminatedSize] = {};
     bool has_terms = false;
     for (int64_t k = right.Begin(block.right_block);
          k < right.End(block.right_block);

@@ -22,6 +22,7 @@
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_SCHUR_TERMS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_SCHUR_TERMS_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda_kernels/base/host_device.h"
@@ -181,6 +182,34 @@ struct CrossingSums {
   }
 };
 
+// Adds elements first .. first + n - 1 of A'B, row-major with rows of `stride`
+// elements, to sums: A and B are the cells of a row, of columns_a and of
+// columns_b <= stride columns. For the host.
+inline void AddRowProducts(const double* a,
+                           int columns_a,
+                           const double* b,
+                           int columns_b,
+                           int stride,
+                           int num_residuals,
+                           int first,
+                           int n,
+                           double* sums) {
+  const int first_row = first / stride;
+  const int end_row = std::min(columns_a, (first + n + stride - 1) / stride);
+  for (int r = 0; r < num_residuals; ++r) {
+    for (int i = first_row; i < end_row; ++i) {
+      double* const to = sums + stride * i - first;
+      const int begin = std::max(0, first - stride * i);
+      const int end = std::min(columns_b, first + n - stride * i);
+      for (int j = begin; j < end; ++j) {
+        to[j] += a[i] * b[j];
+      }
+    }
+    a += columns_a;
+    b += columns_b;
+  }
+}
+
 // For rows of any shape, where the value of a cell is its number among those of
 // all rows.
 struct GeneralPairSums {
@@ -213,6 +242,29 @@ struct GeneralPairSums {
     }
     return sum;
   }
+  // Elements first .. first + n - 1.
+  static constexpr bool kSumsPieces = true;
+  void Sums(const BlockCell* cells,
+            int64_t begin,
+            int64_t end,
+            int first,
+            int n,
+            double* sums) const {
+    for (int64_t c = begin; c < end; ++c) {
+      const BlockCell cell = cells[c];
+      const EliminatedCell e = eliminated[cell.row];
+      const RowCell f = rows.cells[cell.value];
+      AddRowProducts(values + f.value,
+                     f.size,
+                     values + e.value,
+                     e.size,
+                     e_size[e.family],
+                     rows.row_begin[cell.row + 1] - rows.row_begin[cell.row],
+                     first,
+                     n,
+                     sums);
+    }
+  }
 };
 
 struct GeneralCrossingSums {
@@ -241,6 +293,28 @@ struct GeneralCrossingSums {
       }
     }
     return sum;
+  }
+  static constexpr bool kSumsPieces = true;
+  void Sums(const BlockCell* cells,
+            int64_t begin,
+            int64_t end,
+            int first,
+            int n,
+            double* sums) const {
+    for (int64_t c = begin; c < end; ++c) {
+      const BlockCell cell = cells[c];
+      const RowCell i = rows.cells[cell.value >> 32];
+      const RowCell j = rows.cells[cell.value & 0xffffffff];
+      AddRowProducts(values + i.value,
+                     i.size,
+                     values + j.value,
+                     j.size,
+                     cell.size,
+                     rows.row_begin[cell.row + 1] - rows.row_begin[cell.row],
+                     first,
+                     n,
+                     sums);
+    }
   }
 };
 

@@ -58,8 +58,8 @@ inline constexpr int64_t kFewCells = int64_t{1} << 18;
 inline constexpr int kSegmentSums = 256;
 inline constexpr int kMaxCutColumns = 32;
 inline constexpr int kMaxCutWidth = 1 << 13;
-// Columns of an eliminated block at most.
-inline constexpr int kMaxEliminatedSize = 6;
+// Columns of an eliminated block at most: speed and biases have 9.
+inline constexpr int kMaxEliminatedSize = 16;
 
 // One access of 16 bytes.
 struct alignas(16) RowCell {

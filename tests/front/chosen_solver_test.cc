@@ -708,12 +708,14 @@ TEST(Elimination, IsCeressOwn) {
     const ceres::ParameterBlockOrdering ordering;
     kernels::HostContext context(3);
     std::vector<uint8_t> is_eliminated;
+    std::string note;
     std::string reason;
     ASSERT_TRUE(ChooseEliminatedBlocks(*program,
                                        &ordering,
                                        std::numeric_limits<int>::max(),
                                        &context,
                                        &is_eliminated,
+                                       &note,
                                        &reason));
     std::set<double*> chosen;
     for (int i = 0; i < program->NumParameterBlocks(); ++i) {

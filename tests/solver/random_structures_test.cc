@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Problems of random structure against dense Eigen: rows of 1 to 16 residuals,
-// eliminated blocks of 1 to 6 columns or none, up to 5 other blocks of 1 to 16
+// eliminated blocks of 1 to 16 columns or none, up to 5 other blocks of 1 to 16
 // columns, repeated pairs, constant blocks, blocks with fewer columns than
 // their family, blocks without rows, beside batches of observations that have
 // the eliminated blocks to themselves or share them.
@@ -263,7 +263,7 @@ class Problem {
     const int first_e = touches_points ? 0 : blocks.e.size();
     const int num_e_families = Uniform(0, 3);
     for (int i = 0; i < num_e_families; ++i) {
-      AddFamily(true, Uniform(1, 6), Uniform(0, 8), true);
+      AddFamily(true, EliminatedSize(), Uniform(0, 8), true);
     }
     const int num_f_families = Uniform(blocks.f.size() == 0 ? 1 : 0, 4);
     for (int i = 0; i < num_f_families; ++i) {
@@ -315,6 +315,14 @@ class Problem {
         rows.push_back(row);
       }
     }
+  }
+
+  // Points and inverse depths, speed and biases, and sizes beside those that
+  // formulas are compiled for.
+  int EliminatedSize() {
+    constexpr int kSizes[] = {1, 6, 7, 9, 15, 16};
+    return Uniform(0, 1) == 0 ? kSizes[Uniform(0, 5)]
+                              : Uniform(1, kernels::kMaxEliminatedSize);
   }
 
   void AddCell(bool eliminated, int family, Row* row) {
@@ -1820,9 +1828,11 @@ TEST(BlockRowsBuilder, RefusesWhatIsNoRow) {
   EXPECT_EQ(build({{false, 0, 0, 7}}),
             "Row 1 has a cell of block 0 with 7 columns, which family 0 "
             "doesn't have.");
-  e.Add(7, 1);
+  e.Add(16, 1);
+  EXPECT_EQ(build({{true, 1, 0, 16}}), "");
+  e.Add(17, 1);
   EXPECT_EQ(build({}),
-            "An eliminated block has 7 columns, at most 6 are supported.");
+            "An eliminated block has 17 columns, at most 16 are supported.");
 }
 
 TEST(BlockRowsBuilder, KeepsTheColumnsOfWideBlocks) {

@@ -127,18 +127,10 @@ class FactorizedSchur {
     if (failed_order == 0) {
       return {};
     }
-    const int64_t unknown = failed_order - 1;
-    std::string where;
-    if (unknown >= 0) {
-      const auto place =
-          blocks_.f.PlaceOf(schur_.unknowns().host_column()[unknown]);
-      where = " at column " + std::to_string(place.column) + " of block " +
-              std::to_string(place.block) +
-              " of those that are not eliminated and have " +
-              std::to_string(blocks_.f[place.family].size) + " columns";
-    }
-    return {kernels::StatusCode::kNumericalFailure,
-            "The Schur complement is not positive definite" + where + "."};
+    return NoFactor(blocks_.f,
+                    failed_order < 0
+                        ? -1
+                        : schur_.unknowns().host_column()[failed_order - 1]);
   }
 
   Machine* machine_ = nullptr;

@@ -108,14 +108,9 @@ class SchurComplement : public LinearOperator<Machine> {
       if (blocks_.e[i].num_blocks == 0 || first == kernels::Breakdown::kNone) {
         continue;
       }
-      return {kernels::StatusCode::kNumericalFailure,
-              "E'E + D^2 of " +
-                  std::string(blocks_.e_owner[i] == ProblemBlocks::kShared
-                                  ? "eliminated block "
-                                  : "point ") +
-                  std::to_string(first) +
-                  (system_.e_diagonal == nullptr ? " is not positive definite."
-                                                 : " is not finite.")};
+      return NoInverse(blocks_.e_owner[i] == ProblemBlocks::kShared,
+                       first,
+                       system_.e_diagonal != nullptr);
     }
     return {};
   }
