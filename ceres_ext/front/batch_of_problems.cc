@@ -6,6 +6,9 @@
 #include <map>
 #include <utility>
 
+#include "ceres/parameter_block.h"
+#include "ceres/problem_impl.h"
+#include "ceres/program.h"
 #include "ceres_ext/base/memory_overlap.h"
 #include "ceres_ext/blocks/loss_model.h"
 #include "cuda_kernels/model/robust_loss.h"
@@ -31,14 +34,13 @@ BatchOfProblems::BatchOfProblems(const std::vector<ceres::Problem*>* problems,
 }
 
 void BatchOfProblems::Read(int64_t i) {
-  const ceres::Problem& problem = *problems_[i];
-  std::vector<double*> blocks;
-  problem.GetParameterBlocks(&blocks);
-  for (const double* const block : blocks) {
-    ranges_[i].push_back({block,
-                          block + problem.ParameterBlockSize(block),
+  ceres::Problem& problem = *problems_[i];
+  for (const ceres::internal::ParameterBlock* const block :
+       problem.mutable_impl()->program().parameter_blocks()) {
+    ranges_[i].push_back({block->user_state(),
+                          block->user_state() + block->Size(),
                           i,
-                          !problem.IsParameterBlockConstant(block)});
+                          !block->IsConstant()});
   }
   auto table = std::make_unique<TableOfProblem>(/*has_loss_of_each=*/true);
   if (!table->Read(problem, &reasons_[i])) {
@@ -129,6 +131,7 @@ std::unique_ptr<TableOfProblem> BatchOfProblems::Join(
   }
   std::map<uint8_t, const ceres::LossFunction*> loss_of_id;
   std::vector<LossOfRow> of_rows;
+  of_rows.reserve(losses.size());
   for (size_t k = 0; k < losses.size(); ++k) {
     of_rows.push_back({loss_of_id.try_emplace(ids[k], losses[k]).first->second,
                        has_weights ? &weights[k] : nullptr});

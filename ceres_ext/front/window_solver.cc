@@ -17,20 +17,19 @@
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/front/ranks.h"
 #include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/plan/solver_choice.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/small/batch_bounds.h"
 #include "ceres_ext/small/kind.h"
 #include "ceres_ext/small/one_of_batch.h"
 #include "ceres_ext/small/queue.h"
 #include "ceres_ext/small/window/window_bounds.h"
-#include "ceres_ext/small/window_options.h"
 #include "ceres_ext/under_ceres/solve_once.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
 namespace {
 
-using kernels::Status;
 using Ticket = WindowSolver::Ticket;
 
 // A submission in flight.
@@ -64,11 +63,7 @@ class WindowSolver::Impl {
       : options_(options),
         options_of_others_(WithOneDevice(ext_options)),
         capacity_(capacity),
-        context_(options.num_threads),
-        queue_(ext_options,
-               options.num_threads,
-               &machines_,
-               /*shares_device=*/false) {}
+        queue_(ext_options, options.num_threads, &machines_, &capacity_) {}
 
   ~Impl() {
     Stop();
@@ -99,19 +94,15 @@ class WindowSolver::Impl {
       submission->summary.problems.reserve(capacity_.num_problems);
       submission->tasks.reserve(capacity_.num_problems);
       submission->lane = queue_.AddLane(&submission->region_options);
-      // One in the list has a lane.
-      SmallLane* const lane = submission->lane;
       submissions_.push_back(std::move(submission));
-      lane->SetCapacity(capacity_);
     }
     to_begin_.reserve(capacity_.num_submissions);
-    if (!ChooseDevice(error)) {
+    if (!queue_.ChooseDevice(capacity_.num_rows * capacity_.num_problems,
+                             submissions_.size(),
+                             error)) {
       return false;
     }
     const int num_threads = std::max(1, options_.num_threads);
-    for (int t = 0; t < context_.num_threads() && queue_.has_device(); ++t) {
-      workspaces_of_submit_.push_back(queue_.lanes()[0]->MakeWorkspaces());
-    }
     for (int t = 0; t < num_threads; ++t) {
       workspaces_.push_back(queue_.lanes()[0]->MakeWorkspaces());
     }
@@ -191,37 +182,6 @@ class WindowSolver::Impl {
   std::string device() const { return queue_.device(); }
 
  private:
-  bool ChooseDevice(std::string* error) {
-    const auto open = [&](std::string* names) {
-      Status status = OpenDevices(names);
-      for (size_t s = 0; s < submissions_.size() && !status.ok(); ++s) {
-        submissions_[s]->lane->LeaveDevice();
-      }
-      return status;
-    };
-    const bool can_solve =
-        queue_.FindDevices(error) &&
-        queue_.ChooseDevice(
-            capacity_.num_rows * capacity_.num_problems, open, error);
-    for (const auto& lane : queue_.lanes()) {
-      if (can_solve && !queue_.has_device()) {
-        lane->ReserveOnHost();
-      }
-    }
-    machines_.Clear();
-    return can_solve;
-  }
-
-  Status OpenDevices(std::string* names) {
-    for (size_t s = 0; s < submissions_.size(); ++s) {
-      std::shared_ptr<KeptMachines::Device> device;
-      CERES_EXT_RETURN_IF_ERROR(queue_.OpenDevice(s, &device, names));
-      CERES_EXT_RETURN_IF_ERROR(
-          submissions_[s]->lane->Use(std::move(device), /*may_lock=*/true));
-    }
-    return {};
-  }
-
   Submission* Take(std::string* error) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& one : submissions_) {
@@ -246,7 +206,7 @@ class WindowSolver::Impl {
     return nullptr;
   }
 
-  // Checks the batch and, on a device, packs and sends it. May throw.
+  // Checks the batch and submits it. May throw.
   bool Begin(const ProblemBatch& batch, Submission* one, std::string* error) {
     SmallLane* const lane = one->lane;
     one->clock = Clock();
@@ -256,7 +216,9 @@ class WindowSolver::Impl {
     one->batch = batch;
     lane->Clear();
     const std::lock_guard<std::mutex> lock(pack_mutex_);
-    if (!IsValidBatch(one->batch, &context_, error)) {
+    kernels::HostContext* const context =
+        machines_.host_context(options_.num_threads);
+    if (!IsValidBatch(one->batch, context, error)) {
       return false;
     }
     *error = WhyTooLarge(one->batch, capacity_);
@@ -265,44 +227,31 @@ class WindowSolver::Impl {
     }
     const int64_t n = batch.num_problems;
     one->summary.problems.assign(n, ProblemSummary());
-    SmallKinds kinds;
+    one->summary.pack_time_in_seconds = 0.0;
+    SmallRange range;
+    range.end = n;
+    range.may_share = true;
+    range.summary = &one->summary;
     bool has_kind = false;
     for (int k = 0; k < kNumSmallKinds; ++k) {
       one->kinds[k] = MakeSmallKind(k, &one->batch);
-      kinds[k] = one->kinds[k].get();
-      has_kind |= kinds[k]->reason().empty();
+      range.kinds[k] = one->kinds[k].get();
+      has_kind |= range.kinds[k]->reason().empty();
     }
     for (int64_t i = 0; i < n && !has_kind; ++i) {
-      one->summary.problems[i].path_reason = WhyOfNoKind(kinds);
+      one->summary.problems[i].path_reason = WhyOfNoKind(range.kinds);
     }
-    lane->Read(kinds,
-               0,
-               n,
-               /*is_taken=*/nullptr,
-               queue_.may_leave(),
-               &context_,
-               &one->summary);
-    *error = lane->WhyTooLarge();
-    if (!error->empty()) {
+    if (!queue_.Submit(range, lane, error)) {
       return false;
     }
-    lane->Place();
-    if (lane->has_device()) {
-      lane->Pack(&context_, &workspaces_of_submit_);
-    }
-    // Threads of the host pack its windows themselves.
+    EndRefused(one);
     for (int64_t i = 0; i < n; ++i) {
       if (!one->summary.problems[i].IsSolvedWhole()) {
         one->tasks.push_back(i);
       }
     }
-    const std::vector<int64_t> of_host = lane->Numbers(/*of_device=*/false);
+    const std::vector<int64_t> of_host = lane->Numbers(SmallLane::kOfHost);
     one->tasks.insert(one->tasks.end(), of_host.begin(), of_host.end());
-    const std::vector<int64_t> of_device = lane->Numbers(/*of_device=*/true);
-    queue_.Start(/*may_share=*/true, lane);
-    if (!lane->IsRunning()) {
-      TakeFromDevice(of_device, one);
-    }
     const std::lock_guard<std::mutex> in_flight(mutex_);
     if (one->stop != 0) {
       lane->Stop();  // It was stopped while it was packed.
@@ -310,17 +259,10 @@ class WindowSolver::Impl {
     return true;
   }
 
-  // The device has failed: the host solves its problems, or they end with the
-  // device's error.
-  static void TakeFromDevice(const std::vector<int64_t>& numbers,
-                             Submission* one) {
-    const std::string& refusal = one->lane->refusal();
-    if (refusal.empty()) {
-      one->tasks.insert(one->tasks.end(), numbers.begin(), numbers.end());
-      return;
-    }
-    for (const int64_t i : numbers) {
-      one->summary.problems[i].message = refusal;
+  // The device has failed, and the host may not replace it.
+  static void EndRefused(Submission* one) {
+    for (const int64_t i : one->lane->Numbers(SmallLane::kRefused)) {
+      one->summary.problems[i].message = one->lane->refusal();
       one->summary.problems[i].latency_in_seconds = one->clock.seconds();
     }
   }
@@ -333,21 +275,18 @@ class WindowSolver::Impl {
     }
     Failure failure;
     failure.Guard(false, [&] {
-      const std::vector<int64_t> numbers = lane->Numbers(/*of_device=*/true);
+      const std::vector<int64_t> numbers = lane->Numbers(SmallLane::kOfDevice);
       queue_.Collect(lane);
-      const bool has_failed = lane->Numbers(/*of_device=*/true).empty();
-      for (size_t e = 0; e < numbers.size() && !has_failed; ++e) {
-        lane->Finish(numbers[e]);
-        one->summary.problems[numbers[e]].latency_in_seconds =
-            one->clock.seconds();
+      for (const int64_t i : lane->Numbers(SmallLane::kOfDevice)) {
+        lane->Finish(i);
+        one->summary.problems[i].latency_in_seconds = one->clock.seconds();
       }
+      EndRefused(one);
+      const bool has_failed = lane->Numbers(SmallLane::kOfDevice).empty();
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (has_failed) {
-        TakeFromDevice(numbers, one);
-        return true;
-      }
       for (const int64_t i : numbers) {
-        if (!one->summary.problems[i].IsSolvedWhole()) {
+        if ((has_failed && lane->refusal().empty()) ||
+            !one->summary.problems[i].IsSolvedWhole()) {
           one->tasks.push_back(i);
         }
       }
@@ -437,8 +376,7 @@ class WindowSolver::Impl {
   const WindowCapacity capacity_;
   // Held while a submission is checked and packed.
   std::mutex pack_mutex_;
-  kernels::HostContext context_;
-  KeptMachines machines_;  // in Setup
+  KeptMachines machines_;
 
   // Guards tickets, tasks and to_begin_.
   std::mutex mutex_;
@@ -449,8 +387,7 @@ class WindowSolver::Impl {
   std::vector<Submission*> to_begin_;  // with tasks, in order
   Ticket last_ticket_ = 0;
   bool is_ending_ = false;
-  std::vector<SmallWorkspaces> workspaces_;            // of threads_
-  std::vector<SmallWorkspaces> workspaces_of_submit_;  // of context_
+  std::vector<SmallWorkspaces> workspaces_;  // of threads_
   std::vector<std::thread> threads_;
 };
 
@@ -475,7 +412,7 @@ std::unique_ptr<WindowSolver> WindowSolver::Create(
       failure.Set(reason);
       return false;
     }
-    reason = WhyNoWindows(options, ext_options);
+    reason = WhyNotSmall(ext_options, options);
     if (!reason.empty()) {
       failure.Set("windows and fits do not support these options: " + reason);
       return false;

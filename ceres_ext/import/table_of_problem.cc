@@ -7,9 +7,15 @@
 #include <numeric>
 #include <typeinfo>
 
+#include "ceres/parameter_block.h"
+#include "ceres/residual_block.h"
 #include "ceres_ext/import/batch_models.h"
 
 namespace ceres_ext {
+
+using ceres::internal::ParameterBlock;
+using ceres::internal::ResidualBlock;
+
 namespace {
 
 // A problem whose residual blocks are of more kinds has a loss, or a type, for
@@ -17,48 +23,49 @@ namespace {
 constexpr size_t kMostArrays = 256;
 
 // True if a value of the block has a lower or an upper bound.
-bool HasBounds(const ceres::Problem& problem, const double* block) {
-  const int size = problem.ParameterBlockSize(block);
-  for (int e = 0; e < size; ++e) {
-    if (problem.GetParameterLowerBound(block, e) >
-            -std::numeric_limits<double>::max() ||
-        problem.GetParameterUpperBound(block, e) <
-            std::numeric_limits<double>::max()) {
+bool HasBounds(const ParameterBlock& block) {
+  for (int e = 0; e < block.Size(); ++e) {
+    if (block.LowerBound(e) > -std::numeric_limits<double>::max() ||
+        block.UpperBound(e) < std::numeric_limits<double>::max()) {
       return true;
     }
   }
   return false;
 }
 
+// Elements [begin, end) of more.
+template <typename T>
+void AppendTo(std::vector<T>* all,
+              const std::vector<T>& more,
+              size_t begin,
+              size_t end) {
+  all->insert(all->end(),
+              more.begin() + static_cast<int64_t>(begin),
+              more.begin() + static_cast<int64_t>(end));
+}
 template <typename T>
 void AppendTo(std::vector<T>* all, const std::vector<T>& more) {
-  all->insert(all->end(), more.begin(), more.end());
+  AppendTo(all, more, 0, more.size());
 }
 
 }  // namespace
 
 bool TableOfProblem::Read(const ceres::Problem& problem, std::string* reason) {
-  if (problem.options().evaluation_callback != nullptr) {
+  std::vector<ceres::ResidualBlockId> rows;
+  problem.GetResidualBlocks(&rows);
+  places_.reserve(static_cast<size_t>(problem.NumParameterBlocks()));
+  return Read(problem.options(), rows, reason);
+}
+
+bool TableOfProblem::Read(const ceres::Problem::Options& options,
+                          const std::vector<ceres::ResidualBlockId>& rows,
+                          std::string* reason) {
+  if (options.evaluation_callback != nullptr) {
     *reason = "the problem has an evaluation callback";
     return false;
   }
-  std::vector<ceres::ResidualBlockId> all;
-  problem.GetResidualBlocks(&all);
-  places_.reserve(static_cast<size_t>(problem.NumParameterBlocks()));
-  std::vector<double*> blocks;
-  for (const ceres::ResidualBlockId row : all) {
-    problem.GetParameterBlocksForResidualBlock(row, &blocks);
-    if (!Add(
-            problem.GetCostFunctionForResidualBlock(row),
-            problem.GetLossFunctionForResidualBlock(row),
-            blocks,
-            [&](size_t b) {
-              return BlockFacts{problem.ParameterBlockSize(blocks[b]),
-                                HasBounds(problem, blocks[b]),
-                                problem.IsParameterBlockConstant(blocks[b]),
-                                problem.GetManifold(blocks[b])};
-            },
-            reason)) {
+  for (const ceres::ResidualBlockId row : rows) {
+    if (!Add(*row, reason)) {
       return false;
     }
   }
@@ -66,11 +73,10 @@ bool TableOfProblem::Read(const ceres::Problem& problem, std::string* reason) {
   return true;
 }
 
-bool TableOfProblem::Add(const ceres::CostFunction* cost_function,
-                         const ceres::LossFunction* loss,
-                         const std::vector<double*>& blocks,
-                         const std::function<BlockFacts(size_t)>& facts_of,
-                         std::string* reason) {
+// Reads blocks where residual blocks refer to them: ceres::Problem would look
+// each of them up for each fact.
+bool TableOfProblem::Add(const ResidualBlock& row, std::string* reason) {
+  const ceres::CostFunction* const cost_function = row.cost_function();
   const std::type_index type(typeid(*cost_function));
   const BatchModel* model = nullptr;
   if (has_loss_of_each_) {
@@ -87,34 +93,32 @@ bool TableOfProblem::Add(const ceres::CostFunction* cost_function,
   kind = {type,
           model,
           cost_function->num_residuals(),
-          has_loss_of_each_ ? nullptr : loss,
+          has_loss_of_each_ ? nullptr : row.loss_function(),
           std::move(std::get<4>(kind))};
   std::vector<int>& arrays = std::get<4>(kind);
   arrays.clear();
   numbers_.clear();
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    const auto [place, is_new] = places_.try_emplace(blocks[b]);
+  for (int b = 0; b < row.NumParameterBlocks(); ++b) {
+    ParameterBlock* const block = row.parameter_blocks()[b];
+    const auto [place, is_new] = places_.try_emplace(block);
     if (is_new) {
-      const BlockFacts facts = facts_of(b);
-      if (facts.has_bounds) {
+      if (HasBounds(*block)) {
         *reason = "a parameter block has bounds";
         return false;
       }
-      const auto [role, is_new_role] =
-          array_of_role_.try_emplace({type, static_cast<int>(b), facts.size},
-                                     static_cast<int>(blocks_.size()));
+      const auto [role, is_new_role] = array_of_role_.try_emplace(
+          {type, b, block->Size()}, static_cast<int>(blocks_.size()));
       if (is_new_role) {
         blocks_.push_back(std::make_unique<Blocks>());
-        blocks_.back()->size = facts.size;
+        blocks_.back()->size = block->Size();
       }
       Blocks& array = *blocks_[static_cast<size_t>(role->second)];
       place->second = {role->second, static_cast<int32_t>(array.places.size())};
-      array.places.push_back(blocks[b]);
-      array.values.insert(
-          array.values.end(), blocks[b], blocks[b] + facts.size);
-      // Solves call functions that do not change them.
-      array.manifolds.push_back(const_cast<ceres::Manifold*>(facts.manifold));
-      array.is_constant.push_back(facts.is_constant ? 1 : 0);
+      double* const values = block->mutable_user_state();
+      array.places.push_back(values);
+      array.values.insert(array.values.end(), values, values + block->Size());
+      array.manifolds.push_back(block->mutable_manifold());
+      array.is_constant.push_back(block->IsConstant() ? 1 : 0);
     }
     arrays.push_back(place->second.array);
     numbers_.push_back(place->second.block);
@@ -128,9 +132,9 @@ bool TableOfProblem::Add(const ceres::CostFunction* cost_function,
   rows->cost_functions.push_back(
       const_cast<ceres::CostFunction*>(cost_function));
   if (has_loss_of_each_) {
-    rows->losses.push_back(loss);
+    rows->losses.push_back(row.loss_function());
   }
-  for (size_t b = 0; b < blocks.size(); ++b) {
+  for (size_t b = 0; b < numbers_.size(); ++b) {
     rows->blocks[b].push_back(numbers_[b]);
   }
   return true;
@@ -248,21 +252,22 @@ const LossOfRow* TableOfProblem::Append(const TableOfProblem& one,
     const size_t n = from->cost_functions.size();
     const size_t bytes = from->constants.size() / n;
     Kind kind = from->kind;
-    for (size_t k = 0; k < n; ++k, ++losses) {
+    // Rows of one loss at a time.
+    for (size_t k = 0, end = 0; k < n; k = end) {
       std::get<3>(kind) = losses->loss;
       Rows* const to = RowsOf(kind);
-      to->cost_functions.push_back(from->cost_functions[k]);
-      for (size_t b = 0; b < to->blocks.size(); ++b) {
-        to->blocks[b].push_back(first[to->arrays()[b]] + from->blocks[b][k]);
+      for (end = k; end < n && losses->loss == std::get<3>(kind);
+           ++end, ++losses) {
+        for (size_t b = 0; b < to->blocks.size(); ++b) {
+          to->blocks[b].push_back(first[to->arrays()[b]] +
+                                  from->blocks[b][end]);
+        }
+        if (losses->weight != nullptr) {
+          to->weights.push_back(*losses->weight);
+        }
       }
-      if (losses->weight != nullptr) {
-        to->weights.push_back(*losses->weight);
-      }
-      const auto constants =
-          from->constants.begin() + static_cast<int64_t>(bytes * k);
-      to->constants.insert(to->constants.end(),
-                           constants,
-                           constants + static_cast<int64_t>(bytes));
+      AppendTo(&to->cost_functions, from->cost_functions, k, end);
+      AppendTo(&to->constants, from->constants, bytes * k, bytes * end);
     }
   }
   EndProblem();

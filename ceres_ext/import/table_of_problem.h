@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -48,20 +47,10 @@ class TableOfProblem {
   // left out. False, with a clause in *reason, if arrays can't say what the
   // problem does. The problem outlives this object. Throws std::bad_alloc.
   bool Read(const ceres::Problem& problem, std::string* reason);
-
-  // In place of Read: each residual block of a problem, then Finish.
-  // facts_of(b): of blocks[b].
-  struct BlockFacts {
-    int size = 0;
-    bool has_bounds = false;
-    bool is_constant = false;
-    const ceres::Manifold* manifold = nullptr;
-  };
-  bool Add(const ceres::CostFunction* cost_function,
-           const ceres::LossFunction* loss,
-           const std::vector<double*>& blocks,
-           const std::function<BlockFacts(size_t)>& facts_of,
-           std::string* reason);
+  // The same of a problem with these residual blocks.
+  bool Read(const ceres::Problem::Options& options,
+            const std::vector<ceres::ResidualBlockId>& rows,
+            std::string* reason);
 
   // Before Append, of a table that has been read with has_loss_of_each.
   // Parameter arrays of one size that take the same place in some residual
@@ -131,6 +120,7 @@ class TableOfProblem {
   // A type of residual blocks, a place in these, and the size of the block.
   using Role = std::tuple<std::type_index, int, int>;
 
+  bool Add(const ceres::internal::ResidualBlock& row, std::string* reason);
   Rows* RowsOf(const Kind& kind);
   void UniteArrays();
   void EndProblem();
@@ -138,7 +128,7 @@ class TableOfProblem {
   const bool has_loss_of_each_;
   int64_t num_problems_ = 0;
   // Until Finish.
-  std::unordered_map<const double*, Place> places_;
+  std::unordered_map<const void*, Place> places_;  // of parameter blocks
   std::map<Role, int> array_of_role_;
   std::map<Kind, Rows*> rows_of_kind_;
   Rows* last_rows_ = nullptr;

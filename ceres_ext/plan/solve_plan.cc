@@ -50,6 +50,15 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
   return work;
 }
 
+// DEVICE_AUTO: why the host solves small problems, a clause; empty: it doesn't.
+std::string WhyHostOfSmall(const RowFacts& rows) {
+  constexpr int64_t kLeastDeviceRows = 15000;
+  return rows.num_observations + rows.num_other_rows < kLeastDeviceRows
+             ? "fewer than " + std::to_string(kLeastDeviceRows) +
+                   " residual blocks"
+             : "";
+}
+
 // The reason why the device that is to be used can't be, a clause; empty if it
 // can.
 std::string WhyNoDevice(const PlanRequest& request,
@@ -88,7 +97,9 @@ bool ChooseMachine(const PlanRequest& request,
   const Options& options = request.options;
   // A device that has been left is not estimated.
   if (options.device == DEVICE_AUTO && request.attempt.why_host.empty()) {
-    plan->why_host = machines.WhyHost(WorkOf(request, rows));
+    plan->why_host = request.purpose == Purpose::kSmall
+                         ? WhyHostOfSmall(rows)
+                         : machines.WhyHost(WorkOf(request, rows));
   }
   if (options.device == DEVICE_HOST) {
     plan->why_host = request.attempt.why_host;
@@ -304,6 +315,13 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
                                         const MachineFacts& machines) {
   SolvePlan plan;
   Refusal refusal;
+  if (request.purpose == Purpose::kSmall) {
+    // The rest of the plan is theirs.
+    if (!ChooseMachine(request, rows, machines, &plan, &refusal)) {
+      return refusal;
+    }
+    return plan;
+  }
   if (request.options.jacobian == JACOBIAN_RECOMPUTED &&
       rows.num_observations == 0 && !rows.has_models) {
     return Refusal{

@@ -34,6 +34,7 @@ enum class Purpose {
   kSolve,
   kEvaluation,  // one of cost and gradient, without steps
   kCovariance,  // factors of S, or PCG, without a loop
+  kSmall,       // small problems, each by a team of threads
 };
 
 // The request.

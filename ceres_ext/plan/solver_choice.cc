@@ -31,6 +31,55 @@ bool ToPreconditionerType(ceres::PreconditionerType type,
 
 }  // namespace
 
+std::string WhyNotSmall(const Options& options,
+                        const ceres::Solver::Options& solver_options) {
+  if (!options.enabled) {
+    return "Options::enabled is false";
+  }
+  if (solver_options.minimizer_type != ceres::TRUST_REGION) {
+    return "minimizer_type is LINE_SEARCH";
+  }
+  if (solver_options.trust_region_strategy_type != ceres::LEVENBERG_MARQUARDT) {
+    return "trust_region_strategy_type is DOGLEG";
+  }
+  if (options.linear_solver == LINEAR_SOLVER_AS_GIVEN
+          ? IsIterative(solver_options.linear_solver_type)
+          : options.linear_solver != LINEAR_SOLVER_AUTO) {
+    return "the linear solver is iterative";
+  }
+  if (options.precision != PRECISION_DOUBLE) {
+    return "windows and fits are solved in double precision";
+  }
+  if (solver_options.use_nonmonotonic_steps) {
+    return "use_nonmonotonic_steps is true";
+  }
+  if (solver_options.use_inner_iterations) {
+    return "use_inner_iterations is true";
+  }
+  if (solver_options.use_mixed_precision_solves) {
+    return "use_mixed_precision_solves is true";
+  }
+  if (solver_options.linear_solver_ordering != nullptr) {
+    return "linear_solver_ordering is given";
+  }
+  if (!solver_options.callbacks.empty() ||
+      solver_options.update_state_every_iteration) {
+    return "there are callbacks";
+  }
+  if (solver_options.check_gradients ||
+      !solver_options.trust_region_minimizer_iterations_to_dump.empty()) {
+    return "gradients are checked or problems are dumped";
+  }
+  if (solver_options.minimizer_progress_to_stdout) {
+    return "minimizer_progress_to_stdout is true";
+  }
+  if (solver_options.max_solver_time_in_seconds <
+      ceres::Solver::Options().max_solver_time_in_seconds) {
+    return "max_solver_time_in_seconds is limited";
+  }
+  return "";
+}
+
 solver::Factorization ToFactorization(SchurFactorizationType type) {
   switch (type) {
     case SCHUR_FACTORIZATION_DENSE:

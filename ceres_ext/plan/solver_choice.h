@@ -97,6 +97,11 @@ bool MayHaveSmallSchur(const Options& options,
 std::string WhyLeftToCeres(const Options& options,
                            const ceres::Solver::Options& solver_options);
 
+// The reason why small problems are not windows or fits with these options, a
+// clause; empty: they may be.
+std::string WhyNotSmall(const Options& options,
+                        const ceres::Solver::Options& solver_options);
+
 solver::Factorization ToFactorization(SchurFactorizationType type);
 
 // For options that this library replaces.

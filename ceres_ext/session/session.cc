@@ -367,9 +367,9 @@ Status Session<Machine>::Step(const StepWanted& wanted,
   record_->num_solves_at_pcg_limit += summary->is_at_limit ? 1 : 0;
   AddSeconds(*summary);
   record_->num_coarse_iterations += summary->num_coarse_iterations;
-  if (const auto* coarse = parts_.solver.coarse(); coarse != nullptr) {
-    record_->num_clusters = coarse->num_clusters();
-    record_->num_coarse_columns = coarse->num_coarse();
+  if (const auto* level = parts_.solver.second_level(); level != nullptr) {
+    record_->num_clusters = level->num_clusters;
+    record_->num_coarse_columns = level->num_columns;
   }
   NoteMatrix();
   // The first exact step may take some, as cuDSS does with its first factor.
@@ -406,10 +406,12 @@ void Session<Machine>::NoteMatrix() {
     record_->path_reason += "; PCG takes all steps since " +
                             WithoutPeriod(parts_.solver.why_not_exact());
   }
-  if (!parts_.solver.why_not_coarse().empty() && !has_noted_why_not_coarse_) {
+  const auto* const level = parts_.solver.second_level();
+  if (level != nullptr && !level->why_not.empty() &&
+      !has_noted_why_not_coarse_) {
     has_noted_why_not_coarse_ = true;
-    record_->path_reason += "; PCG has no second level since " +
-                            AsClause(parts_.solver.why_not_coarse());
+    record_->path_reason +=
+        "; PCG has no second level since " + AsClause(level->why_not);
   }
   if (record_->num_exact_steps > 0 && !has_named_matrix_) {
     has_named_matrix_ = true;

@@ -8,15 +8,13 @@
 #include <thread>
 #include <utility>
 
+#include "ceres_ext/plan/solver_choice.h"
 #include "ceres_ext/small/batch_summary.h"
 #include "ceres_ext/small/kind.h"
 #include "ceres_ext/small/queue.h"
-#include "ceres_ext/small/window_options.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
-
-using kernels::Status;
 
 void BatchCall::Prepare(int64_t n) const {
   *summary = BatchSummary();
@@ -40,7 +38,7 @@ void BatchCall::Fail(int64_t i, const char* why) const {
 
 namespace {
 
-// The problems of a batch on one device.
+// Pieces of a batch in lanes that take turns.
 class BatchSolve {
  public:
   BatchSolve(const BatchCall& call,
@@ -49,16 +47,11 @@ class BatchSolve {
       : call_(call),
         region_options_(OptionsOfRegion(call.options, call.stop_value())),
         batch_(batch),
-        machines_(machines),
         context_(machines->host_context(call.options.num_threads)),
         queue_(call.ext_options,
                call.options.num_threads,
                machines,
-               /*shares_device=*/true) {}
-  // Frees the device's memory while the device is current.
-  ~BatchSolve() { LeaveDevices(); }
-  BatchSolve(const BatchSolve&) = delete;
-  BatchSolve& operator=(const BatchSolve&) = delete;
+               /*capacity=*/nullptr) {}
 
   bool Run(std::string* error) {
     Failure failure;
@@ -89,10 +82,7 @@ class BatchSolve {
   int64_t limit() const { return call_.ext_options.cuda_memory_limit_bytes; }
 
   bool TryRun(std::string* error) {
-    if (!queue_.FindDevices(error)) {
-      return false;
-    }
-    const std::string reason = WhyNoWindows(call_.options, call_.ext_options);
+    const std::string reason = WhyNotSmall(call_.ext_options, call_.options);
     if (!reason.empty()) {
       GiveReason(reason);
       return true;
@@ -105,7 +95,14 @@ class BatchSolve {
       GiveReason(WhyOfNoKind({kinds_[0].get(), kinds_[1].get()}));
       return true;
     }
-    if (!ChooseDevice(error)) {
+    int64_t num_rows = 0;
+    for (const auto& residuals : batch_.problem.residuals()) {
+      num_rows += residuals.num_blocks;
+    }
+    if (!queue_.ChooseDevice(num_rows,
+                             std::min(queue_.num_devices(),
+                                      static_cast<size_t>(batch_.num_problems)),
+                             error)) {
       return false;
     }
     const double start = call_.clock.seconds();
@@ -134,42 +131,6 @@ class BatchSolve {
   void GiveReason(const std::string& reason) {
     for (ProblemSummary& problem : summary().problems) {
       problem.path_reason = reason;
-    }
-  }
-
-  bool ChooseDevice(std::string* error) {
-    int64_t num_rows = 0;
-    for (const auto& residuals : batch_.problem.residuals()) {
-      num_rows += residuals.num_blocks;
-    }
-    const auto open = [&](std::string* names) {
-      Status status;
-      const auto most = static_cast<size_t>(batch_.num_problems);
-      while (status.ok() &&
-             devices_.size() < std::min(queue_.num_devices(), most)) {
-        status = OpenDevice(names);
-      }
-      return status;
-    };
-    return queue_.ChooseDevice(num_rows, open, error);
-  }
-
-  Status OpenDevice(std::string* names) {
-    std::shared_ptr<KeptMachines::Device> device;
-    CERES_EXT_RETURN_IF_ERROR(
-        queue_.OpenDevice(devices_.size(), &device, names));
-    device->KeepMemory(true);
-    devices_.push_back(std::move(device));
-    return {};
-  }
-
-  // Makes streams for so many lanes at most, so that they run at once. There is
-  // one if the caller has given it, or limits the memory.
-  void OpenDevices(int64_t num_lanes) {
-    std::string names;
-    while (call_.ext_options.cuda_stream == nullptr && limit() == 0 &&
-           static_cast<int64_t>(devices_.size()) < num_lanes &&
-           OpenDevice(&names).ok()) {
     }
   }
 
@@ -206,81 +167,41 @@ class BatchSolve {
     return num_pieces;
   }
 
-  // Returns the number of lanes that solve problems of the kind.
-  size_t PrepareLanes(int k) {
-    size_t num_lanes = 1;
-    if (queue_.has_device()) {
-      const int64_t num_pieces = CountPieces(k);
-      OpenDevices(num_pieces);
-      num_lanes =
-          std::max(devices_.size(),
-                   static_cast<size_t>(std::min<int64_t>(
-                       num_pieces, kinds_[k]->piece_size().num_in_flight)));
-      is_one_piece_ = num_pieces == 1;
-    }
-    while (queue_.lanes().size() < num_lanes) {
-      queue_.AddLane(&region_options_);
-    }
-    for (size_t l = 0; l < num_lanes; ++l) {
-      SmallLane* const lane = queue_.lanes()[l].get();
-      lane->LeaveDevice();
-      if (queue_.has_device()) {
-        // Allocates nothing without a capacity.
-        static_cast<void>(lane->Use(devices_[l % devices_.size()],
-                                    /*may_lock=*/num_lanes == devices_.size()));
-      }
-    }
-    if (workspaces_.empty()) {
-      workspaces_.resize(context_->num_threads());
-      for (SmallWorkspaces& of_thread : workspaces_) {
-        of_thread = queue_.lanes()[0]->MakeWorkspaces();
-      }
-    }
-    return num_lanes;
-  }
-
   // Solves the problems of a kind that are not taken.
   void RunKind(int k) {
-    const size_t num_lanes = PrepareLanes(k);
-    int64_t begin = 0;
-    for (size_t number = 0; begin < batch_.num_problems && !call_.IsStopped();
+    const int64_t num_pieces = queue_.has_device() ? CountPieces(k) : 0;
+    const size_t num_lanes = queue_.DealLanes(
+        num_pieces, kinds_[k]->piece_size().num_in_flight, &region_options_);
+    SmallRange range;
+    range.kinds[k] = kinds_[k].get();
+    range.is_taken = &is_taken_;
+    range.may_share = num_pieces == 1;
+    range.summary = &summary();
+    for (size_t number = 0;
+         range.begin < batch_.num_problems && !call_.IsStopped();
          ++number) {
       SmallLane* const lane = queue_.lanes()[number % num_lanes].get();
       Finish(lane);
-      const int64_t end = EndOfPiece(k, begin);
-      Submit(k, begin, end, lane);
-      begin = end;
+      range.end = EndOfPiece(k, range.begin);
+      Submit(range, lane);
+      range.begin = range.end;
     }
     for (const auto& lane : queue_.lanes()) {
       Finish(lane.get());
     }
   }
 
-  void Submit(int k, int64_t begin, int64_t end, SmallLane* lane) {
-    {
-      const ScopedSeconds time(&summary().pack_time_in_seconds);
-      SmallKinds kinds{};
-      kinds[k] = kinds_[k].get();
-      lane->Read(kinds,
-                 begin,
-                 end,
-                 &is_taken_,
-                 queue_.may_leave(),
-                 context_,
-                 &summary());
-      for (const bool of_device : {false, true}) {
-        for (const int64_t i : lane->Numbers(of_device)) {
-          is_taken_[i] = 1;
-        }
+  void Submit(const SmallRange& range, SmallLane* lane) {
+    std::string unused;  // There is no capacity to exceed.
+    queue_.Submit(range, lane, &unused);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      if (lane->PieceOf(i) != nullptr) {
+        is_taken_[i] = 1;
       }
-      lane->Place();
-      lane->Pack(context_, &workspaces_);
     }
     if (!lane->host_reason().empty()) {
       host_of_fits_ = ", fits: " + queue_.DeviceOf(*lane);
     }
-    queue_.Start(/*may_share=*/is_one_piece_, lane);
-    LeaveLostDevices();
   }
 
   // Passes the stop flag, which a device cannot read, to all lanes.
@@ -300,23 +221,14 @@ class BatchSolve {
   void Finish(SmallLane* lane) {
     WaitForStop(*lane);
     queue_.Collect(lane);
-    LeaveLostDevices();
-    std::vector<int64_t> numbers = lane->Numbers(/*of_device=*/false);
-    if (!lane->refusal().empty()) {
-      for (const int64_t i : numbers) {
-        summary().problems[i].latency_in_seconds = call_.clock.seconds();
-        ++summary().num_windows;
-        call_.Fail(i, lane->refusal().c_str());
-      }
-      lane->Clear();
-      return;
+    for (const int64_t i : lane->Numbers(SmallLane::kRefused)) {
+      summary().problems[i].latency_in_seconds = call_.clock.seconds();
+      ++summary().num_windows;
+      call_.Fail(i, lane->refusal().c_str());
     }
-    ForEach(context_,
-            static_cast<int64_t>(numbers.size()),
-            [&](int64_t e, int slot) {
-              lane->SolveOnHost(numbers[e], &workspaces_[slot]);
-            });
-    const std::vector<int64_t> of_device = lane->Numbers(/*of_device=*/true);
+    queue_.SolveOnHost(lane);
+    std::vector<int64_t> numbers = lane->Numbers(SmallLane::kOfHost);
+    const std::vector<int64_t> of_device = lane->Numbers(SmallLane::kOfDevice);
     numbers.insert(numbers.end(), of_device.begin(), of_device.end());
     ForEach(context_,
             static_cast<int64_t>(numbers.size()),
@@ -349,35 +261,13 @@ class BatchSolve {
     }
   }
 
-  // After an error, devices may be in any state.
-  void LeaveLostDevices() {
-    if (!devices_.empty() && !queue_.has_device()) {
-      LeaveDevices();
-      machines_->ClearDevice();
-    }
-  }
-  void LeaveDevices() {
-    for (const auto& lane : queue_.lanes()) {
-      lane->LeaveDevice();
-    }
-    for (const auto& device : devices_) {
-      device->KeepMemory(false);
-    }
-    devices_.clear();
-  }
-
   const BatchCall& call_;
   const TrustRegionOptions region_options_;
   const ProblemBatch& batch_;
-  KeptMachines* const machines_;
   kernels::HostContext* const context_;
   std::unique_ptr<SmallKind> kinds_[kNumSmallKinds];
   std::vector<uint8_t> is_taken_;  // of problems: they are of some kind
-  // With a stream each.
-  std::vector<std::shared_ptr<KeptMachines::Device>> devices_;
   SmallQueue queue_;
-  std::vector<SmallWorkspaces> workspaces_;  // of threads
-  bool is_one_piece_ = false;
   // ", fits: " and the host, if it solves those that the device does not.
   std::string host_of_fits_;
 };

@@ -10,6 +10,26 @@
 
 namespace ceres_ext {
 
+TrustRegionOptions OptionsOfRegion(const ceres::Solver::Options& options,
+                                   const int32_t* stop) {
+  TrustRegionOptions region;
+  region.stop = stop;
+  region.max_num_iterations = options.max_num_iterations;
+  region.max_num_consecutive_invalid_steps =
+      options.max_num_consecutive_invalid_steps;
+  region.initial_radius = options.initial_trust_region_radius;
+  region.max_radius = options.max_trust_region_radius;
+  region.min_radius = options.min_trust_region_radius;
+  region.min_relative_decrease = options.min_relative_decrease;
+  region.min_lm_diagonal = options.min_lm_diagonal;
+  region.max_lm_diagonal = options.max_lm_diagonal;
+  region.function_tolerance = options.function_tolerance;
+  region.gradient_tolerance = options.gradient_tolerance;
+  region.parameter_tolerance = options.parameter_tolerance;
+  region.jacobi_scaling = options.jacobi_scaling;
+  return region;
+}
+
 void SmallPiece::Setup(SmallKind* kind,
                        BatchSummary* summary,
                        int64_t begin,

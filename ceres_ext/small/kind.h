@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "ceres/solver.h"
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/small/batch_summary.h"
@@ -27,6 +28,10 @@ struct SmallBytes {
   int64_t inputs = 0;
   int64_t outputs = 0;
 };
+
+// The trust region of each problem. stop: TrustRegionOptions::stop.
+TrustRegionOptions OptionsOfRegion(const ceres::Solver::Options& options,
+                                   const int32_t* stop);
 
 // Problems that are packed, sent and solved at a time.
 struct PieceSize {

@@ -108,7 +108,7 @@ void SmallLane::Read(const SmallKinds& kinds,
     }
     Part& part = parts_[k];
     size_ = kinds[k]->piece_size();
-    part.is_for_device = has_device();
+    part.where = has_device() ? kOfDevice : kOfHost;
     part.piece->Setup(kinds[k], summary, begin, end);
     ForEach(context, end - begin, [&](int64_t e, int /*slot*/) {
       const int64_t i = begin + e;
@@ -122,7 +122,7 @@ void SmallLane::Read(const SmallKinds& kinds,
                                    ? kinds[k]->WhyNotOnDevice()
                                    : "";
     if (!reason.empty()) {
-      part.is_for_device = false;
+      part.where = kOfHost;
       if (may_leave) {
         host_reason_ = reason;
       } else {
@@ -140,6 +140,9 @@ void SmallLane::Read(const SmallKinds& kinds,
 }
 
 std::string SmallLane::WhyTooLarge() const {
+  if (!has_capacity_) {
+    return "";
+  }
   for (const Part& part : parts_) {
     const auto exceeds = [&](int64_t n, int64_t most, const std::string& what) {
       return part.piece->numbers().empty() || n <= most
@@ -162,7 +165,8 @@ std::string SmallLane::WhyTooLarge() const {
 }
 
 void SmallLane::PlaceOnHost(Part* part) {
-  const bool has_inputs = part->is_for_device || part->piece->PacksOnHost();
+  const bool has_inputs =
+      part->where == kOfDevice || part->piece->PacksOnHost();
   if (has_inputs) {
     part->inputs.Reserve(part->piece->bytes().inputs);
   }
@@ -174,7 +178,7 @@ void SmallLane::PlaceOnHost(Part* part) {
 void SmallLane::Place() {
   SmallBytes all;
   for (const Part& part : parts_) {
-    if (part.is_for_device && !part.piece->numbers().empty()) {
+    if (part.where == kOfDevice && !part.piece->numbers().empty()) {
       all.inputs += Aligned(part.piece->bytes().inputs);
       all.outputs += Aligned(part.piece->bytes().outputs);
     }
@@ -191,7 +195,7 @@ void SmallLane::Place() {
     if (part.piece->numbers().empty()) {
       continue;
     }
-    if (!is_locked_ || !part.is_for_device) {
+    if (!is_locked_ || part.where != kOfDevice) {
       PlaceOnHost(&part);
       continue;
     }
@@ -209,7 +213,7 @@ void SmallLane::Pack(kernels::HostContext* context,
     if (piece->numbers().empty()) {
       continue;
     }
-    if (parts_[k].is_for_device) {
+    if (parts_[k].where == kOfDevice) {
       ForEach(context, piece->num_copies(), [&](int64_t task, int /*slot*/) {
         piece->Copy(task);
       });
@@ -227,7 +231,7 @@ void SmallLane::Pack(kernels::HostContext* context,
 Status SmallLane::Start(bool may_share) {
   [[maybe_unused]] const KeepCurrentDevice<DeviceMachine> keep;
   for (Part& part : parts_) {
-    if (!part.is_for_device || part.piece->numbers().empty()) {
+    if (part.where != kOfDevice || part.piece->numbers().empty()) {
       continue;
     }
     if (!has_capacity_ && device_->options.cuda_memory_limit_bytes == 0 &&
@@ -277,8 +281,8 @@ void SmallLane::Stop() {
 
 void SmallLane::MoveToHost() {
   for (Part& part : parts_) {
-    if (part.is_for_device && !part.piece->numbers().empty()) {
-      part.is_for_device = false;
+    if (part.where == kOfDevice && !part.piece->numbers().empty()) {
+      part.where = kOfHost;
       part.is_packed = false;
       PlaceOnHost(&part);
     }
@@ -288,7 +292,9 @@ void SmallLane::MoveToHost() {
 void SmallLane::Refuse(const std::string& error) {
   refusal_ = error;
   for (Part& part : parts_) {
-    part.is_for_device = false;
+    if (!has_device() || part.where == kOfDevice) {
+      part.where = kRefused;
+    }
   }
 }
 
@@ -297,7 +303,7 @@ void SmallLane::Clear() {
   refusal_.clear();
   kind_of_.clear();
   for (Part& part : parts_) {
-    part.is_for_device = false;
+    part.where = kOfHost;
     part.piece->Clear();
   }
 }
@@ -329,10 +335,10 @@ void SmallLane::Finish(int64_t i) {
   }
 }
 
-std::vector<int64_t> SmallLane::Numbers(bool of_device) const {
+std::vector<int64_t> SmallLane::Numbers(Where where) const {
   std::vector<int64_t> numbers;
   for (const Part& part : parts_) {
-    if (part.is_for_device == of_device) {
+    if (part.where == where) {
       numbers.insert(numbers.end(),
                      part.piece->numbers().begin(),
                      part.piece->numbers().end());

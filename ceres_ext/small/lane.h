@@ -63,6 +63,9 @@ void ForEach(kernels::HostContext* context,
 
 class SmallLane {
  public:
+  // The place of a problem: the host, the device, or neither.
+  enum Where { kOfHost, kOfDevice, kRefused };
+
   // *options outlives the object.
   explicit SmallLane(const TrustRegionOptions* options);
   ~SmallLane() { LeaveDevice(); }
@@ -90,7 +93,7 @@ class SmallLane {
             bool may_leave,
             kernels::HostContext* context,
             BatchSummary* summary);
-  // Returns what exceeds the capacity, or an empty string.
+  // Returns what exceeds the capacity, if there is one, or an empty string.
   std::string WhyTooLarge() const;
   // Places the problems of the device, or of the host, in memory.
   void Place();
@@ -105,7 +108,7 @@ class SmallLane {
   // Waits for the device.
   kernels::Status Wait();
   void Stop();
-  // Places the device's problems in memory of the host, where SolveOnHost packs
+  // Moves the device's problems to memory of the host, where SolveOnHost packs
   // them again.
   void MoveToHost();
   // Forgets all problems.
@@ -117,9 +120,8 @@ class SmallLane {
 
   // The piece that has problem i, or null.
   SmallPiece* PieceOf(int64_t i) const;
-  // The problems that a device, or the host, solves.
-  std::vector<int64_t> Numbers(bool of_device) const;
-  // The device's problems end with this error.
+  std::vector<int64_t> Numbers(Where where) const;
+  // The device's problems end with this error; all do if it has no device.
   void Refuse(const std::string& error);
   const std::string& refusal() const { return refusal_; }
   // The reason why the host solves a kind although there is a device.
@@ -129,7 +131,7 @@ class SmallLane {
   struct Part {
     std::unique_ptr<SmallPiece> piece;
     SmallBytes capacity;
-    bool is_for_device = false;
+    Where where = kOfHost;
     bool is_packed = false;
     bool is_running = false;
     std::unique_ptr<DeviceWork> work;

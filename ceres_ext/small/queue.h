@@ -1,66 +1,69 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The queue of small problems: the only place that chooses their device, sends
-// them, waits for them, and lets the host take over.
+// The queue of small problems: reads, packs and sends ranges of a batch, and
+// waits for them. plan/ chooses their machine, and the next one after a
+// failure.
 //
-//   SmallQueue queue(ext_options, num_threads, &machines, shares_device);
-//   queue.ChooseDevice(num_rows, open, &error);
+//   SmallQueue queue(ext_options, num_threads, &machines, capacity);
+//   queue.ChooseDevice(num_rows, num_devices, &error);
 //   SmallLane* lane = queue.AddLane(&region_options);
-//   lane->Read(...);  lane->Place();  lane->Pack(...);
-//   queue.Start(may_share, lane);
+//   queue.Submit(range, lane, &error);  // does not wait
 //   queue.Collect(lane);
-//   // Finish lane->Numbers(true), and solve lane->Numbers(false) on the host
-//   if
-//   // lane->refusal() is empty.
+//   // Finish lane->Numbers(kOfDevice), solve lane->Numbers(kOfHost), and end
+//   // lane->Numbers(kRefused) with lane->refusal().
 
 #ifndef CERES_EXT_SMALL_QUEUE_H_
 #define CERES_EXT_SMALL_QUEUE_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "ceres/solver.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/options.h"
-#include "ceres_ext/plan/attempts.h"
+#include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/small/lane.h"
 #include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/window_solver.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
 
-// DEVICE_AUTO uses the host if problems have fewer residual blocks together.
-inline constexpr int64_t kMinDeviceRows = 15000;
+// Problems [begin, end) of a batch.
+struct SmallRange {
+  SmallKinds kinds{};  // null: not wanted
+  int64_t begin = 0;
+  int64_t end = 0;
+  // 1 for each problem that another lane has; null: none.
+  const std::vector<uint8_t>* is_taken = nullptr;
+  bool may_share = false;  // SmallLane::Start
+  BatchSummary* summary = nullptr;
+};
 
 class SmallQueue {
  public:
-  // shares_device: an error of one lane is one of all, and of those that come
-  // later.
+  // capacity: each lane has a stream and memory for it to itself, allocated
+  // when the device is chosen, and a device that fails fails for one lane.
+  // Null: lanes share devices, take memory as they need it, and all leave a
+  // device that fails. *machines and *capacity outlive the object.
   SmallQueue(const Options& ext_options,
              int num_threads,
              KeptMachines* machines,
-             bool shares_device);
+             const WindowCapacity* capacity);
+  ~SmallQueue() { LeaveDevices(); }
+  SmallQueue(const SmallQueue&) = delete;
+  SmallQueue& operator=(const SmallQueue&) = delete;
 
-  // Reads the devices that the options name. False, with a sentence in *error,
-  // if they are not valid.
-  bool FindDevices(std::string* error);
-  // Calls open(&name), which opens devices, unless the options or the number of
-  // residual blocks choose the host. If it fails, the host replaces the device.
-  // False, with a sentence in *error, if it may not.
-  bool ChooseDevice(
-      int64_t num_rows,
-      const std::function<kernels::Status(std::string* name)>& open,
-      std::string* error);
-  // Opens the device of lane l with a stream of its own. Lanes are dealt out
-  // over the devices, whose names become *names.
-  kernels::Status OpenDevice(size_t l,
-                             std::shared_ptr<KeptMachines::Device>* device,
-                             std::string* names);
-  size_t num_devices() const { return devices_.size(); }
+  // Chooses the machine for so many residual blocks, opens so many devices, and
+  // allocates the memory of the lanes that there are. False, with a sentence in
+  // *error, if there is none.
+  bool ChooseDevice(int64_t num_rows, size_t num_devices, std::string* error);
+  // The devices that the options name.
+  size_t num_devices() const { return numbers_.size(); }
   bool has_device() const { return has_device_; }
   // The device that solves, and why not another one. Any thread may call this.
   std::string device() const;
@@ -69,30 +72,46 @@ class SmallQueue {
 
   // *options outlives the object.
   SmallLane* AddLane(const TrustRegionOptions* options);
+  // Without a capacity: makes lanes for so many pieces, and deals them out over
+  // the devices, with streams so that they run at once. Returns how many take
+  // turns. num_in_flight: with one stream.
+  size_t DealLanes(int64_t num_pieces,
+                   int num_in_flight,
+                   const TrustRegionOptions* options);
   const std::vector<std::unique_ptr<SmallLane>>& lanes() const {
     return lanes_;
   }
-  // The host may solve what the device cannot.
-  bool may_leave() const { return MayFallBack(ext_options_); }
 
-  // Queues the problems of the lane's device, which are placed and packed. May
-  // throw, as Collect.
-  void Start(bool may_share, SmallLane* lane);
+  // Finds the problems of the range, packs them and queues the device's. False,
+  // with a sentence in *error, if they exceed the capacity. May throw, as the
+  // next ones.
+  bool Submit(const SmallRange& range, SmallLane* lane, std::string* error);
   // Waits for the device.
   void Collect(SmallLane* lane);
+  // Solves the host's problems on all threads, without a capacity.
+  void SolveOnHost(SmallLane* lane);
   // Ends each problem in flight on a device after its current iteration. Any
   // thread may call it.
   void Stop();
 
  private:
-  void Fail(const kernels::Status& status, SmallLane* lane);
+  kernels::Status Reserve(size_t num_devices);
+  kernels::Status OpenDevice();
+  void LeaveDevices();
+  void MakeWorkspaces();
+  template <typename Step>
+  void Try(SmallLane* lane, const Step& step);
+  void Fail(const std::string& why, bool to_host, SmallLane* lane);
 
-  Options ext_options_;
+  const Options ext_options_;
   const int num_threads_;
   KeptMachines* const machines_;
+  const WindowCapacity* const capacity_;
+  kernels::HostContext* const context_;
   const std::string host_;
-  std::vector<int> devices_;
-  const bool shares_device_;
+  std::vector<int> numbers_;  // of devices
+  // With a stream each.
+  std::vector<std::shared_ptr<KeptMachines::Device>> devices_;
   bool has_device_ = false;
   // The error of a device that lanes share, if the host may not replace it.
   std::string refusal_;
@@ -100,6 +119,7 @@ class SmallQueue {
   mutable std::mutex mutex_;
   std::string device_;
   std::vector<std::unique_ptr<SmallLane>> lanes_;
+  std::vector<SmallWorkspaces> workspaces_;  // of context_'s threads
 };
 
 }  // namespace ceres_ext

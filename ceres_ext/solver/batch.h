@@ -95,8 +95,7 @@ struct ProductRequest {
   const kernels::PcgScalars* scalars = nullptr;
 };
 
-// Its part of S as a matrix is a SchurContribution, whose defaults add nothing
-// and list no rows.
+// Its part of S as a matrix is a SchurContribution.
 class Batch : public SchurContribution {
  public:
   virtual int64_t num_residuals() const = 0;

@@ -76,13 +76,16 @@ class ExplicitSchur {
     own_families_ = {};
     own_columns_.clear();
     for (Batch* batch : batches) {
-      if (batches.size() == 1) {
+      SchurWriter* const writer = batch->schur_writer();
+      if (writer != nullptr && batches.size() == 1) {
         CERES_EXT_RETURN_IF_ERROR(
-            batch->ListOwnBlocks(&own_families_, &own_columns_));
+            writer->ListOwnBlocks(&own_families_, &own_columns_));
       }
       if (!own_columns_.empty() ||
-          (writer_ == nullptr && batch->schur_family() >= 0)) {
-        writer_ = batch;
+          (writer_ == nullptr && writer != nullptr &&
+           writer->schur_family() != SchurWriter::kOwnBlocks)) {
+        writer_ = writer;
+        written_ = batch;
       } else {
         listed_.push_back(batch);
       }
@@ -218,14 +221,14 @@ class ExplicitSchur {
     if (writer_ == nullptr) {
       return {};
     }
-    row_pairs_ = writer_->row_pairs();
+    row_pairs_ = written_->row_pairs();
     if (row_pairs_.index != nullptr) {
       *bytes = static_cast<int64_t>(sizeof(double)) * NumRowPairValues();
       return {};
     }
     all_pairs_builder_ =
         std::make_unique<kernels::SchurPairsBuilder>(blocks_.e, blocks_.f, 1);
-    CERES_EXT_RETURN_IF_ERROR(writer_->ListRows(0, all_pairs_builder_.get()));
+    CERES_EXT_RETURN_IF_ERROR(written_->ListRows(0, all_pairs_builder_.get()));
     CERES_EXT_RETURN_IF_ERROR(all_pairs_builder_->Build());
     *bytes = all_pairs_builder_->ForecastBytesOfW();
     return {};
@@ -238,11 +241,11 @@ class ExplicitSchur {
     if (row_pairs_.index != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(
           machine_->Allocate(NumRowPairValues(), &writer_w_));
-      return writer_->WriteRowPairs(writer_w_.data());
+      return written_->WriteRowPairs(writer_w_.data());
     }
     const auto prepared = std::move(all_pairs_builder_);
     const kernels::SchurPairsBuilder& builder = *prepared;
-    CERES_EXT_RETURN_IF_ERROR(writer_->SetupPairs(0, builder));
+    CERES_EXT_RETURN_IF_ERROR(written_->SetupPairs(0, builder));
     writer_pairs_.clear();
     for (int i = 0; i < blocks_.e.size(); ++i) {
       writer_pairs_.push_back(std::make_unique<kernels::PairIndex<Machine>>());
@@ -260,7 +263,7 @@ class ExplicitSchur {
         builder.crossing_families().num_values(), &crossings));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->SetZero(crossings.size(), crossings.data()));
-    return writer_->AddPairs(writer_w_.data(), crossings.data());
+    return written_->AddPairs(writer_w_.data(), crossings.data());
   }
   // After SetupAllPairs.
   PairsOfFamily AllPairs(int e_family) const {
@@ -556,10 +559,11 @@ class ExplicitSchur {
   bool is_sparse_ = false;
   int64_t stride_ = 0;                       // of a dense S
   kernels::HostDenseCholesky::Tiles tiles_;  // of a dense S; empty: all
-  Batch* writer_ = nullptr;     // the first that writes; null: none
-  int64_t num_written_ = 0;     // its values of S
-  std::vector<Batch*> listed_;  // the others
-  // The blocks that a writer has to itself (SchurContribution::ListOwnBlocks).
+  SchurWriter* writer_ = nullptr;  // the first that writes; null: none
+  Batch* written_ = nullptr;       // the same
+  int64_t num_written_ = 0;        // its values of S
+  std::vector<Batch*> listed_;     // the others
+  // The blocks that a writer has to itself (SchurWriter::ListOwnBlocks).
   kernels::BlockFamilies own_families_;
   std::vector<int32_t> own_columns_;
   std::unique_ptr<kernels::SchurPairsBuilder> builder_;  // until Setup

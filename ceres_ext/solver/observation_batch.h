@@ -39,7 +39,10 @@
 namespace ceres_ext::solver {
 
 template <typename Machine, typename SourceIn>
-class ObservationBatch final : public Batch {
+class ObservationBatch final : public Batch,
+                               public SchurWriter,
+                               public CoarseRows,
+                               public PartRows {
  public:
   using Source = SourceIn;
   using Shape = typename Source::Shape;
@@ -242,8 +245,13 @@ class ObservationBatch final : public Batch {
     return Run(params, machine_);
   }
 
-  int schur_family() const final {
-    return kHasSchur && owns_points_ && !sums_pairs_ ? f_family_ : -1;
+  SchurWriter* schur_writer() final {
+    return kHasSchur && owns_points_ && !sums_pairs_ ? this : nullptr;
+  }
+  int schur_family() const final { return f_family_; }
+  kernels::Status ListOwnBlocks(kernels::BlockFamilies* /*families*/,
+                                std::vector<int32_t>* /*columns*/) final {
+    return {};
   }
 
   kernels::Status ForecastSchur(int64_t* bytes, int64_t* build_bytes) final {
@@ -303,17 +311,18 @@ class ObservationBatch final : public Batch {
       params.scratch = schur_scratch_.data();
       return Run(params, machine_);
     } else {
-      return Batch::WriteSchur(request);
+      return {};
     }
+  }
+
+  CoarseRows* coarse_rows() final {
+    return kHasSchur && owns_points_ ? this : nullptr;
   }
 
   kernels::Status FormSplit(const SplitRequest& request,
                             SplitSchur* split) final {
     *split = {};
     if constexpr (kHasSchur) {
-      if (!owns_points_) {
-        return {};
-      }
       // For a camera the cluster of most of its columns.
       std::vector<int32_t> cluster(static_cast<size_t>(index_.num_cameras), -1);
       std::vector<unsigned char> varies(
@@ -356,9 +365,8 @@ class ObservationBatch final : public Batch {
     return {};
   }
 
-  const kernels::ObservationIndexRef* part_index() final {
-    return kHasSchur && owns_points_ ? &index_ : nullptr;
-  }
+  PartRows* part_rows() final { return this; }
+  const kernels::ObservationIndexRef& part_index() final { return index_; }
 
   kernels::Status SampleOfRows(const RowSample** sample) final {
     if (row_sample_.per_camera == 0) {
@@ -392,7 +400,7 @@ class ObservationBatch final : public Batch {
       parts.t = request.t;
       return Run(parts, machine_);
     } else {
-      return Batch::PartVectors(request);
+      return {};
     }
   }
 
@@ -407,7 +415,7 @@ class ObservationBatch final : public Batch {
               index_.num_observations, jacobian_, w},
           machine_);
     } else {
-      return Batch::WriteRowPairs(w);
+      return {};
     }
   }
 
@@ -423,7 +431,7 @@ class ObservationBatch final : public Batch {
             builder->AddRow(batch, k, {e_family_, point}, cells);
           });
     } else {
-      return Batch::ListRows(batch, builder);
+      return NeedsStored();
     }
   }
 
@@ -439,7 +447,7 @@ class ObservationBatch final : public Batch {
       return schur_sums_.AddCrossings(
           kernels::CrossingSums<Source>{jacobian_}, u, machine_);
     } else {
-      return Batch::AddPairs(w, u);
+      return {};
     }
   }
 

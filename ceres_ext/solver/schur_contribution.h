@@ -90,63 +90,70 @@ struct RowPairs {
   int f_family = 0;
 };
 
+// A batch that eliminates its E family in an operation of its own writes the
+// blocks of S between the F blocks of its family.
+class SchurWriter {
+ public:
+  virtual ~SchurWriter() = default;
+
+  // The number of that; kOwnBlocks for blocks that are not F's, but hold all
+  // values of F once.
+  static constexpr int kOwnBlocks = -1;
+  virtual int schur_family() const = 0;
+  // The families of its own blocks, and for each of their values the place in
+  // vectors of F, or -1. SchurBlocksRequest::unknowns is then of the first.
+  // Empty: they are F's, or it writes only a part.
+  virtual kernels::Status ListOwnBlocks(kernels::BlockFamilies* families,
+                                        std::vector<int32_t>* columns) = 0;
+  // *bytes: memory that SetupSchur will take, to within a few per cent.
+  // *build_bytes: what it takes on top until it is done. Allocates nothing.
+  virtual kernels::Status ForecastSchur(int64_t* bytes,
+                                        int64_t* build_bytes) = 0;
+  // Takes all memory. *num_values: those of the blocks that it writes, whole
+  // diagonal ones included.
+  virtual kernels::Status SetupSchur(int64_t* num_values) = 0;
+  // After SetupSchur: which blocks they are.
+  virtual kernels::Status ListSchurBlocks(kernels::SchurBlockList* list) = 0;
+  // Writes every element between F blocks of its family, and of a dense target
+  // zeros everywhere else.
+  virtual kernels::Status WriteSchur(const SchurBlocksRequest& request) = 0;
+};
+
+// Rows of which the vectors of parts can be made, so that a second level needs
+// no S.
+class PartRows {
+ public:
+  virtual ~PartRows() = default;
+
+  virtual const kernels::ObservationIndexRef& part_index() = 0;
+  // A sample of these rows, kept by the object.
+  virtual kernels::Status SampleOfRows(const RowSample** sample) = 0;
+  virtual kernels::Status PartVectors(const PartVectorsRequest& request) = 0;
+};
+
+// Rows that have their eliminated blocks to themselves, for a second level.
+class CoarseRows {
+ public:
+  virtual ~CoarseRows() = default;
+
+  // *split: S of the split problem of these rows; where their Jacobian is
+  // recomputed by a user's kernels, it has no blocks.
+  virtual kernels::Status FormSplit(const SplitRequest& request,
+                                    SplitSchur* split) = 0;
+  // Null: S has to be formed.
+  virtual PartRows* part_rows() { return nullptr; }
+};
+
+// A batch's part of S as a matrix: it writes blocks, or lists its rows, and
+// sums W and F_i'F_j of pairs and crossings (structure/schur_pairs.h).
 class SchurContribution {
  public:
   virtual ~SchurContribution() = default;
 
-  // A batch that eliminates its E family in
-  // an operation of its own writes the blocks between the F blocks of its
-  // family: the number of that; -1 if it lists its rows, and sums W and F_i'F_j
-  // of pairs and crossings (structure/schur_pairs.h).
-  virtual int schur_family() const { return -1; }
-  // For a writer whose blocks are not F's, but hold all values of F once: its
-  // families, and for each of their values the place in vectors of F, or -1.
-  // SchurBlocksRequest::unknowns is then of its schur_family(). Empty: they are
-  // F's, or it writes only a part.
-  virtual kernels::Status ListOwnBlocks(kernels::BlockFamilies* /*families*/,
-                                        std::vector<int32_t>* /*columns*/) {
-    return {};
-  }
-  // *bytes: memory that SetupSchur will take, to within a few per cent.
-  // *build_bytes: what it takes on top until it is done. Allocates nothing.
-  virtual kernels::Status ForecastSchur(int64_t* bytes, int64_t* build_bytes) {
-    *bytes = 0;
-    *build_bytes = 0;
-    return {};
-  }
-  // Takes all memory. *num_values: those of the blocks that it writes, whole
-  // diagonal ones included.
-  virtual kernels::Status SetupSchur(int64_t* num_values) {
-    *num_values = 0;
-    return {};
-  }
-  // After SetupSchur: which blocks they are.
-  virtual kernels::Status ListSchurBlocks(kernels::SchurBlockList* /*list*/) {
-    return {};
-  }
-  // Writes every element between F blocks of its family, and of a dense target
-  // zeros everywhere else.
-  virtual kernels::Status WriteSchur(const SchurBlocksRequest& /*request*/) {
-    return {};
-  }
-  // *split: S of the split problem of these rows, if they have their eliminated
-  // blocks to themselves; else, or where their Jacobian is recomputed by a
-  // user's kernels, it has no blocks.
-  virtual kernels::Status FormSplit(const SplitRequest& /*request*/,
-                                    SplitSchur* split) {
-    *split = {};
-    return {};
-  }
-  // The index of rows of which PartVectors can be made; null: S has to be
-  // formed for a second level.
-  virtual const kernels::ObservationIndexRef* part_index() { return nullptr; }
-  // A sample of these rows, kept by the object.
-  virtual kernels::Status SampleOfRows(const RowSample** /*sample*/) {
-    return {};
-  }
-  virtual kernels::Status PartVectors(const PartVectorsRequest& /*request*/) {
-    return {};
-  }
+  // Null: it lists its rows.
+  virtual SchurWriter* schur_writer() { return nullptr; }
+  // Null: other rows have its eliminated blocks too.
+  virtual CoarseRows* coarse_rows() { return nullptr; }
   // The rows, if their Jacobian is stored and their eliminated blocks are in no
   // other rows.
   virtual RowPairs row_pairs() { return {}; }
@@ -154,19 +161,20 @@ class SchurContribution {
   virtual kernels::Status WriteRowPairs(double* /*w*/) { return {}; }
   // Adds the rows as those of batch number `batch`. kUnsupported for a Jacobian
   // that is not stored.
-  virtual kernels::Status ListRows(int /*batch*/,
-                                   kernels::SchurPairsBuilder* /*builder*/) {
+  virtual kernels::Status ListRows(int batch,
+                                   kernels::SchurPairsBuilder* builder) = 0;
+  // Takes the lists of that batch.
+  virtual kernels::Status SetupPairs(
+      int batch, const kernels::SchurPairsBuilder& builder) = 0;
+  // w += F'E, u += F_i'F_j, vectors over the builder's families; null: not
+  // wanted.
+  virtual kernels::Status AddPairs(double* w, double* u) = 0;
+
+ protected:
+  static kernels::Status NeedsStored() {
     return {kernels::StatusCode::kUnsupported,
             "The Schur complement as a matrix needs a stored Jacobian."};
   }
-  // Takes the lists of that batch.
-  virtual kernels::Status SetupPairs(
-      int /*batch*/, const kernels::SchurPairsBuilder& /*builder*/) {
-    return {};
-  }
-  // w += F'E, u += F_i'F_j, vectors over the builder's families; null: not
-  // wanted.
-  virtual kernels::Status AddPairs(double* /*w*/, double* /*u*/) { return {}; }
 };
 
 }  // namespace ceres_ext::solver

@@ -36,7 +36,6 @@
 #define CERES_EXT_SOLVER_STEP_SOLVER_H_
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -47,11 +46,10 @@
 #include "ceres_ext/solver/cholesky/schur_cholesky.h"
 #include "ceres_ext/solver/cholesky/small_schur.h"
 #include "ceres_ext/solver/cholesky/sparse_factorization.h"
-#include "ceres_ext/solver/coarse_choice.h"
+#include "ceres_ext/solver/degenerate_blocks.h"
 #include "ceres_ext/solver/operator/create_operator.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
 #include "ceres_ext/solver/pcg.h"
-#include "ceres_ext/solver/preconditioner/coarse_space.h"
 #include "ceres_ext/solver/preconditioner/create_preconditioner.h"
 #include "ceres_ext/solver/rank_sums.h"
 #include "ceres_ext/solver/schur_matrix_size.h"
@@ -61,23 +59,10 @@
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
-#include "cuda_kernels/ops/degenerate_blocks.h"
 #include "cuda_kernels/ops/vectors.h"
 #include "cuda_kernels/structure/block_families.h"
 
 namespace ceres_ext::solver {
-
-// Blocks of E, or of F in the form of a preconditioner (ProblemBlocks::merged),
-// that are rank-deficient without damping (cuda_kernels/base/relative_pivot.h),
-// of those of at most kernels::kMaxJudgedColumns columns.
-struct DegenerateBlocks {
-  int64_t count = 0;
-  // The block of the smallest relative pivot, among equals the first in the
-  // order of the machine's blocks; of merged blocks of F the first.
-  int family = 0;
-  int32_t block = 0;
-  double relative_pivot = 1.0;
-};
 
 template <typename Machine>
 class StepSolver {
@@ -124,8 +109,6 @@ class StepSolver {
       choice_.UsePcgAlone();
     }
     context_ = context;
-    coarse_choice_.Setup(context == nullptr ? -1 : options.coarse_after,
-                         options.coarse_again);
     small_.reset();
     if (options.factorizes()) {
       CERES_EXT_RETURN_IF_ERROR(SetupSmall());
@@ -133,7 +116,8 @@ class StepSolver {
         CERES_EXT_RETURN_IF_ERROR(SetupCholesky());
       }
     } else {
-      preconditioner_ = CreatePreconditioner<Machine>(options, schur);
+      preconditioner_ = CreatePreconditioner<Machine>(
+          options_, batches_, f_varies_, schur, context);
       CERES_EXT_RETURN_IF_ERROR(
           preconditioner_->Setup(blocks, options.use_schur, machine));
       CERES_EXT_RETURN_IF_ERROR(
@@ -142,15 +126,8 @@ class StepSolver {
         CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, vector));
       }
     }
-    records_.resize(blocks.e.size() + blocks.f_matrices().size());
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(records_.size(), &record_));
-    // Room for the matrices that are judged, if nothing else has it.
-    const NormalBlocksRequest wanted = WantedBlocks();
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
-        EMatrices(wanted) == nullptr ? blocks.e.num_packed() : 0, &v_));
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(
-        FMatrices(wanted) == nullptr ? NumJudged(blocks.f_matrices()) : 0,
-        &u_));
+    CERES_EXT_RETURN_IF_ERROR(
+        judge_.Setup(operator_.get(), WantedBlocks(), machine));
     // Solve is to take no memory.
     ListOperands({}, nullptr);
     operands_.push_back(nullptr);
@@ -169,28 +146,8 @@ class StepSolver {
                                        const double* f_padding,
                                        DegenerateBlocks* e,
                                        DegenerateBlocks* f) {
-    const NormalBlocksRequest wanted = WantedBlocks();
-    double* const v = EMatrices(wanted);
-    double* const u = FMatrices(wanted);
-    const ProblemBlocks& blocks = operator_->blocks();
-    const kernels::BlockFamilies& f_matrices = blocks.f_matrices();
-    CERES_EXT_RETURN_IF_ERROR(operator_->UndampedBlocks(
-        kernels::kMaxJudgedColumns, NumJudged(f_matrices), v, u));
-    kernels::DegenerateRecord* const record = record_.data();
-    CERES_EXT_RETURN_IF_ERROR(Judge(blocks.e, v, blocks.e, e_padding, record));
-    CERES_EXT_RETURN_IF_ERROR(
-        Judge(f_matrices, u, blocks.f, f_padding, record + blocks.e.size()));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Download(record_.size(), record, records_.data()));
-    *e = Worst(records_.data(), blocks.e.size());
-    *f = Worst(records_.data() + blocks.e.size(), f_matrices.size());
-    if (f->count > 0) {
-      const auto first =
-          blocks.merged.FirstBlock(blocks.f, {f->family, f->block});
-      f->family = first.family;
-      f->block = first.block;
-    }
-    return {};
+    return judge_.Find(
+        operator_.get(), WantedBlocks(), e_padding, f_padding, e, f);
   }
 
   // Null: no step has been exact.
@@ -242,7 +199,6 @@ class StepSolver {
         /*forcing=*/{},
         /*breakdowns=*/{},
         vectors,
-        /*is_coarse=*/false,
         [] { return kernels::Status(); },
         &scalars));
     *num_iterations += scalars.num_iterations;
@@ -257,11 +213,11 @@ class StepSolver {
   // The reason why S has become a dense matrix after Setup, a sentence; empty
   // if it hasn't.
   const std::string& why_dense() const { return why_dense_; }
-  // The second level of PCG; null: no step has had it.
-  const CoarseSpace<Machine>* coarse() const { return coarse_.get(); }
-  // The reason why steps go without it that should have it, a sentence; empty:
-  // none do.
-  const std::string& why_not_coarse() const { return why_not_coarse_; }
+  // The second level of PCG; null: it has none.
+  const SecondLevel* second_level() const {
+    return preconditioner_ == nullptr ? nullptr
+                                      : preconditioner_->second_level();
+  }
   // The reason why PCG takes steps that should be exact, a sentence; empty if
   // it doesn't.
   const std::string& why_not_exact() const { return why_not_exact_; }
@@ -400,9 +356,7 @@ class StepSolver {
 
   // The operator and the preconditioner of a system that PCG solves.
   kernels::Status UpdateForPcg(const LinearSystem& system,
-                               const StepPerSolveOptions& per_solve,
-                               bool* is_coarse,
-                               StepSummary* summary) {
+                               const StepPerSolveOptions& per_solve) {
     CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kBegin));
     CERES_EXT_RETURN_IF_ERROR(operator_->Update(
         system, preconditioner_->WantedBlocks(), rhs_.data()));
@@ -417,33 +371,22 @@ class StepSolver {
           system, preconditioner_->WantedBlocks().schur_diagonal));
       CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kSchurDone));
     }
-    if (coarse_choice_.MayBeOn()) {
-      CERES_EXT_RETURN_IF_ERROR(KeepDiagonal());
-      if (!system.is_same_linearization) {
-        coarse_->Forget();
-      }
-      if (coarse_choice_.IsOn()) {
-        CERES_EXT_RETURN_IF_ERROR(
-            UpdateCoarse(system, is_coarse, &summary->coarse_seconds));
-      }
-    }
     CERES_EXT_RETURN_IF_ERROR(
         preconditioner_->SplitMergedBlocks(per_solve.use_single_blocks));
     CERES_EXT_RETURN_IF_ERROR(preconditioner_->Update(system));
     return machine_->RecordMark(kBlocksDone);
   }
 
-  // PCG on operands_, with the second level if is_coarse.
+  // PCG on operands_.
   template <typename Finish>
   kernels::Status RunPcg(const StepOptions& options,
                          const StepPerSolveOptions& per_solve,
                          const kernels::PcgForcing& forcing,
                          const kernels::BreakdownArrays& breakdowns,
                          const PcgVectors& vectors,
-                         bool is_coarse,
                          const Finish& finish,
                          kernels::PcgScalars* scalars) {
-    operands_.push_back(is_coarse ? coarse_.get() : nullptr);
+    operands_.push_back(preconditioner_->variant());
     return ConjugateGradients(
         options,
         per_solve,
@@ -453,11 +396,8 @@ class StepSolver {
         [&](const double* p, double* q) {
           return operator_->Multiply(p, q, vectors.scalars);
         },
-        [&](const double* r, double* z) -> kernels::Status {
-          CERES_EXT_RETURN_IF_ERROR(
-              preconditioner_->Apply(r, z, vectors.scalars));
-          return is_coarse ? coarse_->Add(r, z, vectors.scalars)
-                           : kernels::Status();
+        [&](const double* r, double* z) {
+          return preconditioner_->Apply(r, z, vectors.scalars);
         },
         finish,
         FindLoop(),
@@ -473,9 +413,7 @@ class StepSolver {
     if (per_solve.use_model_cost) {
       system.e_gradient = e_step;  // which has no value yet
     }
-    bool is_coarse = false;
-    CERES_EXT_RETURN_IF_ERROR(
-        UpdateForPcg(system, per_solve, &is_coarse, summary));
+    CERES_EXT_RETURN_IF_ERROR(UpdateForPcg(system, per_solve));
     PcgVectors vectors = VectorsOfPcg(options_.use_schur ? f_step : x_.data());
     vectors.x_is_given = options_.use_spse_initialization;
     if (vectors.x_is_given) {
@@ -496,22 +434,19 @@ class StepSolver {
       forcing = forcing_;
     }
     StepOptions options = options_;
-    const auto iterate = [&](int max_num_iterations) -> kernels::Status {
+    int left = choice_.MaxNumIterations();
+    for (bool has_changed = true; has_changed;) {
       ListOperands(system, vectors.x);
-      options.max_num_iterations = max_num_iterations;
-      if (is_coarse) {
-        options.min_num_iterations = std::max(options.min_num_iterations,
-                                              CoarseChoice::kLeastIterations);
-      }
-      options.max_num_iterations =
-          std::max(options.min_num_iterations, options.max_num_iterations);
+      options.min_num_iterations = std::max(options_.min_num_iterations,
+                                            preconditioner_->LeastIterations());
+      options.max_num_iterations = std::max(
+          options.min_num_iterations, preconditioner_->MostIterations(left));
       CERES_EXT_RETURN_IF_ERROR(RunPcg(
           options,
           of_solve,
           forcing,
           breakdowns,
           vectors,
-          is_coarse,
           [&]() -> kernels::Status {
             CERES_EXT_RETURN_IF_ERROR(machine_->RecordMark(kPcgDone));
             CERES_EXT_RETURN_IF_ERROR(
@@ -521,36 +456,21 @@ class StepSolver {
           &scalars));
       summary->num_iterations += scalars.num_iterations;
       summary->num_pcg_iterations += scalars.num_iterations;
-      summary->num_coarse_iterations += is_coarse ? scalars.num_iterations : 0;
-      return {};
-    };
-    const int most = choice_.MaxNumIterations();
-    CERES_EXT_RETURN_IF_ERROR(
-        iterate(is_coarse ? most : coarse_choice_.MaxNumIterations(most)));
-    const int without = is_coarse ? 0 : scalars.num_iterations;
-    const bool has_ended =
-        without >= most || scalars.end != kernels::PcgEnd::kMaxNumIterations;
-    if (!is_coarse && coarse_choice_.NoteStepWithout(without, has_ended)) {
-      coarse_->RenewMatrix();
-      CERES_EXT_RETURN_IF_ERROR(
-          UpdateCoarse(system, &is_coarse, &summary->coarse_seconds));
+      left -= scalars.num_iterations;
+      CERES_EXT_RETURN_IF_ERROR(preconditioner_->NoteIterations(
+          scalars.num_iterations,
+          left <= 0 || scalars.end != kernels::PcgEnd::kMaxNumIterations,
+          &has_changed));
       // From where it is, to the same accuracy.
-      vectors.x_is_given = true;
-      forcing = {};
-      of_solve.q_tolerance = scalars.q_tolerance;
-      CERES_EXT_RETURN_IF_ERROR(iterate(most - without));
-    }
-    if (is_coarse) {
-      switch (coarse_choice_.NoteStep(scalars.num_iterations)) {
-        case CoarseChoice::Due::kNothing:
-          break;
-        case CoarseChoice::Due::kMatrix:
-          coarse_->RenewMatrix();
-          break;
-        case CoarseChoice::Due::kVectors:
-          coarse_->RenewVectors();
-          break;
+      if (has_changed) {
+        vectors.x_is_given = true;
+        forcing = {};
+        of_solve.q_tolerance = scalars.q_tolerance;
       }
+    }
+    if (SecondLevel* const level = preconditioner_->second_level()) {
+      summary->coarse_seconds += std::exchange(level->seconds, 0.0);
+      summary->num_coarse_iterations += std::exchange(level->num_iterations, 0);
     }
 
     if (scalars.end == kernels::PcgEnd::kBlockBreakdown) {
@@ -598,49 +518,6 @@ class StepSolver {
     vectors.waits_for_ranks = ranks_ != nullptr;
     vectors.can_record = ranks_ == nullptr || ranks_->CanRecord();
     return vectors;
-  }
-
-  // The diagonal blocks of S, before they are inverted in place.
-  kernels::Status KeepDiagonal() {
-    if (coarse_ == nullptr) {
-      coarse_ = std::make_unique<CoarseSpace<Machine>>();
-      CERES_EXT_RETURN_IF_ERROR(
-          coarse_->SetupDiagonal(operator_->blocks(), machine_));
-    }
-    return Run(
-        kernels::CopyParams{operator_->blocks().f_matrices().num_packed(),
-                            preconditioner_->WantedBlocks().schur_diagonal,
-                            coarse_->WantedBlocks().schur_diagonal},
-        machine_);
-  }
-
-  // *is_coarse: the second level is there. Errors are those that end a solve.
-  kernels::Status UpdateCoarse(const LinearSystem& system,
-                               bool* is_coarse,
-                               double* seconds) {
-    const auto start = std::chrono::steady_clock::now();
-    kernels::Status status;
-    if (!coarse_is_set_up_) {
-      status = coarse_->Setup(batches_, f_varies_, context_);
-      coarse_is_set_up_ = status.ok();
-    }
-    if (status.ok()) {
-      status = coarse_->Update(system, operator_->e_matrices());
-    }
-    *is_coarse = status.ok();
-    *seconds +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-            .count();
-    if (status.code == kernels::StatusCode::kDeviceError) {
-      return status;
-    }
-    // With more damping the next system may be positive definite.
-    if (!status.ok() && status.code != kernels::StatusCode::kNumericalFailure) {
-      why_not_coarse_ = status.message;
-      coarse_choice_.Disable();
-      coarse_.reset();
-    }
-    return {};
   }
 
   kernels::Status FactorizeSmall(const LinearSystem& system,
@@ -750,77 +627,6 @@ class StepSolver {
                                       : NormalBlocksRequest();
   }
 
-  // Room for packed matrices, which Update of operator or preconditioner fills
-  // later on.
-  double* EMatrices(const NormalBlocksRequest& wanted) {
-    double* const matrices =
-        wanted.v != nullptr ? wanted.v : operator_->e_matrices();
-    return matrices != nullptr ? matrices : v_.data();
-  }
-  double* FMatrices(const NormalBlocksRequest& wanted) {
-    double* const matrices =
-        wanted.u != nullptr ? wanted.u : wanted.schur_diagonal;
-    return matrices != nullptr ? matrices : u_.data();
-  }
-
-  // The values of u up to the last family that is judged. Families of F come by
-  // size, behind those of cameras (import/import_rows.cc).
-  static int64_t NumJudged(const kernels::BlockFamilies& families) {
-    int64_t result = 0;
-    for (const kernels::BlockFamily& family : families) {
-      if (family.size <= kernels::kMaxJudgedColumns) {
-        result = family.packed_begin + family.num_packed();
-      }
-    }
-    return result;
-  }
-
-  // Queues one record per family of matrices. The first of these are `padded`,
-  // over which padding is; those behind have none.
-  kernels::Status Judge(const kernels::BlockFamilies& families,
-                        double* packed,
-                        const kernels::BlockFamilies& padded,
-                        const double* padding,
-                        kernels::DegenerateRecord* record) {
-    for (int i = 0; i < families.size(); ++i) {
-      const kernels::BlockFamily& family = families[i];
-      kernels::JudgeBlocksParams judge;
-      judge.columns = family.size;
-      // The record of others is that of no blocks.
-      if (family.size <= kernels::kMaxJudgedColumns) {
-        judge.n = family.num_blocks;
-        judge.a = kernels::PackedBlocks(family, Machine::kLayout, packed);
-      }
-      judge.padding =
-          i < padded.size() ? padding + padded[i].value_begin : nullptr;
-      judge.record = record + i;
-      CERES_EXT_RETURN_IF_ERROR(Run(judge, machine_));
-      CERES_EXT_RETURN_IF_ERROR(Run(
-          kernels::FindWorstBlockParams{
-              judge.n,
-              {judge.a.data, judge.a.block_stride, judge.a.element_stride},
-              judge.record},
-          machine_));
-    }
-    return {};
-  }
-
-  static DegenerateBlocks Worst(const kernels::DegenerateRecord* records,
-                                int num_families) {
-    DegenerateBlocks result;
-    double severity = 0.0;
-    for (int i = 0; i < num_families; ++i) {
-      result.count += records[i].count;
-      if (records[i].severity > severity) {
-        severity = records[i].severity;
-        result.family = i;
-        result.block = records[i].block;
-        result.relative_pivot = records[i].relative_pivot();
-      }
-    }
-    return result;
-  }
-
   // Fills operands_.
   void ListOperands(const LinearSystem& system, const double* x) {
     operands_.clear();
@@ -868,12 +674,8 @@ class StepSolver {
   std::shared_ptr<SparseFactorization> sparse_;
   std::string why_dense_;
   std::string why_not_exact_;
-  CoarseChoice coarse_choice_;
   kernels::HostContext* context_ = nullptr;
   RankSums<Machine>* ranks_ = nullptr;  // null: there is one rank
-  std::unique_ptr<CoarseSpace<Machine>> coarse_;
-  bool coarse_is_set_up_ = false;
-  std::string why_not_coarse_;
 
   Buffer<double> rhs_;
   Buffer<double> x_;  // without Schur complement
@@ -882,11 +684,7 @@ class StepSolver {
   Buffer<double> z_;
   Buffer<kernels::PcgScalars> scalars_;
 
-  // Results of FindDegenerateBlocks.
-  Buffer<kernels::DegenerateRecord> record_;  // one per family of matrices
-  std::vector<kernels::DegenerateRecord> records_;
-  Buffer<double> v_;
-  Buffer<double> u_;
+  BlockJudge<Machine> judge_;
 
   // Two, for callers that swap a state and a candidate; two more where steps
   // may have a second level.

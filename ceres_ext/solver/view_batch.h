@@ -29,7 +29,7 @@
 namespace ceres_ext::solver {
 
 template <typename Machine, typename SourceIn>
-class ViewBatch final : public Batch {
+class ViewBatch final : public Batch, public SchurWriter, public CoarseRows {
  public:
   using Source = SourceIn;
   using Shape = typename Source::Shape;
@@ -146,13 +146,15 @@ class ViewBatch final : public Batch {
     return batch_.BackSubstitute(b, v_inverse, p_.data(), y);
   }
 
+  SchurWriter* schur_writer() final {
+    return batch_.schur_writer() != nullptr ? this : nullptr;
+  }
+  int schur_family() const final { return kOwnBlocks; }
+
   // If no block is in two views, S is formed from the views as it is from
   // cameras.
   kernels::Status ListOwnBlocks(kernels::BlockFamilies* families,
                                 std::vector<int32_t>* columns) final {
-    if (batch_.schur_family() < 0) {
-      return {};
-    }
     std::vector<int32_t> column;
     CERES_EXT_RETURN_IF_ERROR(DownloadColumns(&column));
     std::vector<unsigned char> is_there(
@@ -192,6 +194,9 @@ class ViewBatch final : public Batch {
     return batch_.WriteSchur(of_views);
   }
 
+  CoarseRows* coarse_rows() final {
+    return batch_.coarse_rows() != nullptr ? this : nullptr;
+  }
   // The views' columns in place of F's.
   kernels::Status FormSplit(const SplitRequest& request,
                             SplitSchur* split) final {
@@ -215,7 +220,7 @@ class ViewBatch final : public Batch {
   kernels::Status ListRows(int batch,
                            kernels::SchurPairsBuilder* builder) final {
     if constexpr (kernels::IsModel<Source>::value) {
-      return Batch::ListRows(batch, builder);
+      return this->NeedsStored();
     } else {
       // The blocks of each view: runs of columns of F.
       std::vector<int32_t> column;

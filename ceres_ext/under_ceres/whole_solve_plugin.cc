@@ -2,64 +2,15 @@
 
 #include "ceres_ext/under_ceres/whole_solve_plugin.h"
 
-#include <limits>
 #include <utility>
 #include <vector>
 
-#include "ceres/parameter_block.h"
 #include "ceres/problem_impl.h"
 #include "ceres/program.h"
-#include "ceres/residual_block.h"
 
 namespace ceres_ext {
-namespace {
 
-using ceres::internal::ParameterBlock;
 using ceres::internal::PreprocessedProblem;
-using ceres::internal::ResidualBlock;
-
-bool HasBounds(const ParameterBlock& block) {
-  for (int e = 0; e < block.Size(); ++e) {
-    if (block.LowerBound(e) > -std::numeric_limits<double>::max() ||
-        block.UpperBound(e) < std::numeric_limits<double>::max()) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// TableOfProblem::Read of a problem that Ceres is about to solve.
-bool Read(const PreprocessedProblem& pp,
-          TableOfProblem* arrays,
-          std::string* reason) {
-  if (pp.problem->options().evaluation_callback != nullptr) {
-    *reason = "the problem has an evaluation callback";
-    return false;
-  }
-  std::vector<double*> blocks;
-  for (const ResidualBlock* row : pp.problem->program().residual_blocks()) {
-    blocks.clear();
-    for (int b = 0; b < row->NumParameterBlocks(); ++b) {
-      blocks.push_back(row->parameter_blocks()[b]->mutable_user_state());
-    }
-    const auto facts_of = [&](size_t b) {
-      const ParameterBlock& block = *row->parameter_blocks()[b];
-      return TableOfProblem::BlockFacts{
-          block.Size(), HasBounds(block), block.IsConstant(), block.manifold()};
-    };
-    if (!arrays->Add(row->cost_function(),
-                     row->loss_function(),
-                     blocks,
-                     facts_of,
-                     reason)) {
-      return false;
-    }
-  }
-  arrays->Finish();
-  return true;
-}
-
-}  // namespace
 
 WholeSolvePlugin::WholeSolvePlugin(const Options& options, SolveWhole solve)
     : options_(options),
@@ -75,7 +26,9 @@ Outcome WholeSolvePlugin::Solve(const PreprocessedProblem& pp) {
   }
   TableOfProblem arrays;
   std::string reason;
-  if (Read(pp, &arrays, &reason)) {
+  if (arrays.Read(pp.problem->options(),
+                  pp.problem->program().residual_blocks(),
+                  &reason)) {
     return solve_(options, options_, &arrays, &summary_);
   }
   return Outcome::NotBySeveral(reason);

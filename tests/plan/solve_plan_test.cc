@@ -92,6 +92,37 @@ TEST_F(SolvePlanTest, TakesTheDeviceThatThereIs) {
   EXPECT_EQ(facts_.work.num_values, 24000);
 }
 
+// The device alone is chosen, by the number of residual blocks.
+TEST_F(SolvePlanTest, ChoosesTheDeviceOfSmallProblems) {
+  request_.purpose = Purpose::kSmall;
+  rows_ = RowFacts();
+  rows_.num_other_rows = 14999;
+  options().jacobian = JACOBIAN_RECOMPUTED;  // has no meaning here
+  EXPECT_FALSE(Plan().on_device);
+  EXPECT_EQ(Plan().why_host, "fewer than 15000 residual blocks");
+  rows_.num_other_rows = 15000;
+  EXPECT_TRUE(Plan().on_device);
+  EXPECT_EQ(facts_.num_asked_for_host, 0);
+  rows_.num_other_rows = 1;
+  options().device = DEVICE_CUDA;
+  EXPECT_TRUE(Plan().on_device);
+  facts_.no_device = "there is none";
+  EXPECT_EQ(Plan().why_host, "there is none");
+  options().fallback = FALLBACK_REFUSE;
+  EXPECT_EQ(Refused().reason,
+            "device = CUDA is not available, because there is none");
+  // A device that could not be set up.
+  facts_.no_device.clear();
+  request_.attempt.why_host = "the device failed: CUDA says no";
+  EXPECT_EQ(Refused().reason,
+            "device = CUDA is not available, because the device failed: CUDA "
+            "says no");
+  options().device = DEVICE_HOST;
+  request_.attempt.why_host.clear();
+  EXPECT_FALSE(Plan().on_device);
+  EXPECT_EQ(Plan().why_host, "");
+}
+
 TEST_F(SolvePlanTest, TakesTheHostWhereItIsAskedForOrFaster) {
   options().device = DEVICE_HOST;
   EXPECT_FALSE(Plan().on_device);

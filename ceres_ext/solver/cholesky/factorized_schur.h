@@ -13,11 +13,11 @@
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/explicit_schur.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
+#include "ceres_ext/solver/schur_diagonal.h"
 #include "ceres_ext/solver/schur_matrix_size.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_sparse_cholesky.h"
 #include "cuda_kernels/ops/manifolds.h"
-#include "cuda_kernels/structure/merged_blocks.h"
 
 namespace ceres_ext::solver {
 
@@ -27,8 +27,7 @@ class FactorizedSchur {
   // The diagonal blocks of S, single or merged.
   NormalBlocksRequest WantedBlocks() {
     NormalBlocksRequest wanted;
-    wanted.schur_diagonal =
-        blocks_.merged.empty() ? schur_diagonal_.data() : merged_.data();
+    wanted.schur_diagonal = schur_diagonal_.source();
     return wanted;
   }
 
@@ -36,14 +35,7 @@ class FactorizedSchur {
 
   // Forms S.
   kernels::Status Write(const LinearSystem& system, const double* v_inverse) {
-    if (!blocks_.merged.empty()) {
-      CERES_EXT_RETURN_IF_ERROR(
-          Run(kernels::GatherValuesParams{place_in_merged_.size(),
-                                          place_in_merged_.data(),
-                                          merged_.data(),
-                                          schur_diagonal_.data()},
-              machine_));
-    }
+    CERES_EXT_RETURN_IF_ERROR(schur_diagonal_.Update());
     ExplicitSchurRequest request;
     request.v_inverse = v_inverse;
     request.schur_diagonal = schur_diagonal_.data();
@@ -65,16 +57,7 @@ class FactorizedSchur {
   kernels::Status SetupDiagonal(const ProblemBlocks& blocks, Machine* machine) {
     machine_ = machine;
     blocks_ = blocks;
-    CERES_EXT_RETURN_IF_ERROR(
-        machine->Allocate(blocks.f.num_packed(), &schur_diagonal_));
-    if (!blocks.merged.empty()) {
-      CERES_EXT_RETURN_IF_ERROR(machine->Upload(
-          kernels::PlacesInMerged(blocks.f, blocks.merged, Machine::kLayout),
-          &place_in_merged_));
-      CERES_EXT_RETURN_IF_ERROR(
-          machine->Allocate(blocks.merged.families.num_packed(), &merged_));
-    }
-    return {};
+    return schur_diagonal_.Setup(blocks, machine);
   }
   // After SetupDiagonal.
   kernels::Status Prepare(const std::vector<Batch*>& batches,
@@ -138,11 +121,7 @@ class FactorizedSchur {
   ExplicitSchur<Machine> schur_;
   SchurMatrixSize size_;
   int64_t num_unknowns_ = 0;
-  Buffer<double> schur_diagonal_;
-  // If blocks are merged: their diagonal, and the places of the values of
-  // schur_diagonal_ in it.
-  Buffer<double> merged_;
-  Buffer<int64_t> place_in_merged_;
+  SchurDiagonal<Machine> schur_diagonal_;
   Buffer<double> x_;       // of the unknowns
   Buffer<double> values_;  // S, of a dense one then its factor
 };

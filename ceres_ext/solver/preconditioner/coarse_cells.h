@@ -5,8 +5,11 @@
 // kind.
 //
 //   CoarseCells<Machine> cells;
-//   Status status = cells.Setup(schur, blocks, cluster, &machine);
-//   if (status.ok()) status = cells.Form(values, prolongation, stride, e);
+//   Status status = cells.Setup(
+//       batches, blocks, varies, diagonal, &context, &machine);
+//   if (status.ok()) status = cells.Update(system, v_inverse);
+//   if (status.ok()) status = cells.SetClusters(cluster, num_clusters, place);
+//   if (status.ok()) status = cells.Form(system, v_inverse, p, stride, e);
 #ifndef CERES_EXT_SOLVER_PRECONDITIONER_COARSE_CELLS_H_
 #define CERES_EXT_SOLVER_PRECONDITIONER_COARSE_CELLS_H_
 
@@ -18,10 +21,15 @@
 #include <utility>
 #include <vector>
 
+#include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/explicit_schur.h"
+#include "ceres_ext/solver/operator/linear_operator.h"
 #include "ceres_ext/solver/preconditioner/clusters.h"
+#include "ceres_ext/solver/preconditioner/coarse_matrix.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/ops/coarse_space.h"
+#include "cuda_kernels/structure/schur_matrix.h"
 
 namespace ceres_ext::solver {
 
@@ -50,67 +58,91 @@ struct SchurBlocks {
 };
 
 template <typename Machine>
-kernels::SchurValuesRef SchurValues(const ExplicitSchur<Machine>& schur,
-                                    const double* values) {
-  return {values, schur.unknowns().ref().begin, schur.csr().row_begin()};
-}
-
-// *couplings: of the blocks of S, by the norms of those between them.
-template <typename Machine>
-kernels::Status ListCouplings(const ExplicitSchur<Machine>& schur,
-                              const double* values,
-                              const SchurBlocks& blocks,
-                              Machine* machine,
-                              std::vector<Coupling>* couplings) {
-  const auto n = static_cast<int64_t>(blocks.row.size());
-  std::vector<double> norm(blocks.row.size());
-  {
-    typename Machine::template Buffer<int32_t> rows;
-    typename Machine::template Buffer<int32_t> columns;
-    typename Machine::template Buffer<int32_t> offsets;
-    typename Machine::template Buffer<double> norms;
-    CERES_EXT_RETURN_IF_ERROR(machine->Upload(blocks.row, &rows));
-    CERES_EXT_RETURN_IF_ERROR(machine->Upload(blocks.column, &columns));
-    CERES_EXT_RETURN_IF_ERROR(machine->Upload(blocks.offset, &offsets));
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &norms));
-    CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::SchurBlockNormsParams{n,
-                                           SchurValues(schur, values),
-                                           rows.data(),
-                                           columns.data(),
-                                           offsets.data(),
-                                           norms.data()},
-            machine));
-    CERES_EXT_RETURN_IF_ERROR(machine->Download(n, norms.data(), norm.data()));
-  }
-  std::vector<double> diagonal(schur.unknowns().host_begin().size(), 1.0);
-  for (size_t b = 0; b < norm.size(); ++b) {
-    if (blocks.row[b] == blocks.column[b]) {
-      diagonal[blocks.row[b]] = norm[b];
-    }
-  }
-  couplings->clear();
-  for (size_t b = 0; b < norm.size(); ++b) {
-    const int32_t i = blocks.row[b];
-    const int32_t j = blocks.column[b];
-    const double weight =
-        std::sqrt(norm[b] / std::sqrt(diagonal[i] * diagonal[j]));
-    if (i != j && weight > 0.0) {
-      couplings->push_back({i, j, weight});
-    }
-  }
-  return {};
-}
-
-template <typename Machine>
-class CoarseCells {
+class CoarseCells final : public CoarseMatrix<Machine> {
  public:
-  // cluster: of each block of S. Takes all memory.
-  kernels::Status Setup(const ExplicitSchur<Machine>& schur,
-                        const SchurBlocks& blocks,
-                        const std::vector<int32_t>& cluster,
+  // f_varies: of each value of F whether it is an unknown. diagonal: the blocks
+  // of S of F blocks, packed, which each Update reads. Batches, *diagonal,
+  // *context and *machine outlive the object. kUnsupported: S can't be formed.
+  kernels::Status Setup(const std::vector<Batch*>& batches,
+                        const ProblemBlocks& blocks,
+                        const std::vector<unsigned char>& f_varies,
+                        const double* diagonal,
+                        kernels::HostContext* context,
                         Machine* machine) {
     machine_ = machine;
+    diagonal_ = diagonal;
+    CERES_EXT_RETURN_IF_ERROR(
+        schur_.Prepare(blocks, batches, machine, context));
+    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+    CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
+    return machine->Allocate(schur_.csr().num_values(), &values_);
+  }
+
+  const kernels::SchurUnknowns<Machine>& unknowns() const final {
+    return schur_.unknowns();
+  }
+  void Forget() final { schur_.Forget(); }
+
+  kernels::Status Update(const LinearSystem& system,
+                         const double* v_inverse) final {
+    ExplicitSchurRequest request;
+    request.v_inverse = v_inverse;
+    request.schur_diagonal = diagonal_;
+    request.f_diagonal = system.f_diagonal;
+    request.is_same_linearization = system.is_same_linearization;
+    return schur_.Write(request, values_.data());
+  }
+
+  // By the norms of S's blocks.
+  kernels::Status ListCouplings(std::vector<Coupling>* couplings,
+                                int32_t* max_neighbors) final {
+    blocks_ = {};
+    blocks_.List(schur_);
+    const auto n = static_cast<int64_t>(blocks_.row.size());
+    std::vector<double> norm(blocks_.row.size());
+    {
+      Buffer<int32_t> rows;
+      Buffer<int32_t> columns;
+      Buffer<int32_t> offsets;
+      Buffer<double> norms;
+      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(blocks_.row, &rows));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(blocks_.column, &columns));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Upload(blocks_.offset, &offsets));
+      CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &norms));
+      CERES_EXT_RETURN_IF_ERROR(
+          Run(kernels::SchurBlockNormsParams{n,
+                                             Values(),
+                                             rows.data(),
+                                             columns.data(),
+                                             offsets.data(),
+                                             norms.data()},
+              machine_));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Download(n, norms.data(), norm.data()));
+    }
+    std::vector<double> diagonal(schur_.unknowns().host_begin().size(), 1.0);
+    for (size_t b = 0; b < norm.size(); ++b) {
+      if (blocks_.row[b] == blocks_.column[b]) {
+        diagonal[blocks_.row[b]] = norm[b];
+      }
+    }
+    couplings->clear();
+    for (size_t b = 0; b < norm.size(); ++b) {
+      const int32_t i = blocks_.row[b];
+      const int32_t j = blocks_.column[b];
+      const double weight =
+          std::sqrt(norm[b] / std::sqrt(diagonal[i] * diagonal[j]));
+      if (i != j && weight > 0.0) {
+        couplings->push_back({i, j, weight});
+      }
+    }
+    *max_neighbors = MostNeighbors(diagonal.size() - 1, *couplings);
+    return {};
+  }
+
+  kernels::Status SetClusters(const std::vector<int32_t>& cluster,
+                              int32_t /*num_clusters*/,
+                              const int32_t* /*place*/) final {
     struct Entry {
       int32_t row;
       int32_t cluster;
@@ -118,15 +150,15 @@ class CoarseCells {
       int32_t offset;
     };
     std::vector<std::vector<Entry>> of_row(cluster.size());
-    for (size_t b = 0; b < blocks.row.size(); ++b) {
-      const int32_t i = blocks.row[b];
-      const int32_t j = blocks.column[b];
-      of_row[i].push_back({i, cluster[j], j, blocks.offset[b]});
+    for (size_t b = 0; b < blocks_.row.size(); ++b) {
+      const int32_t i = blocks_.row[b];
+      const int32_t j = blocks_.column[b];
+      of_row[i].push_back({i, cluster[j], j, blocks_.offset[b]});
       if (i != j) {
-        of_row[j].push_back({j, cluster[i], i, blocks.offset[b]});
+        of_row[j].push_back({j, cluster[i], i, blocks_.offset[b]});
       }
     }
-    const std::vector<int32_t>& begin = schur.unknowns().host_begin();
+    const std::vector<int32_t>& begin = schur_.unknowns().host_begin();
     width_ = 0;
     std::vector<int32_t> cell_row;
     std::vector<int32_t> cell_cluster;
@@ -153,6 +185,7 @@ class CoarseCells {
       }
       of_row[i] = {};
     }
+    blocks_ = {};
     entry_begin.push_back(static_cast<int64_t>(entry_column.size()));
     num_cells_ = static_cast<int64_t>(cell_row.size());
     std::vector<int32_t> cells;
@@ -190,11 +223,13 @@ class CoarseCells {
     return machine_->Allocate(num_cells_ * width_ * kernels::kCoarseVectors,
                               &t_);
   }
-  // The lower triangle of E, column-major, whose memory is zero.
-  kernels::Status Form(const kernels::SchurValuesRef& values,
+
+  kernels::Status Form(const LinearSystem& /*system*/,
+                       const double* /*v_inverse*/,
                        const kernels::ProlongationRef& p,
                        int64_t stride,
-                       double* e) {
+                       double* e) final {
+    const kernels::SchurValuesRef values = Values();
     CERES_EXT_RETURN_IF_ERROR(
         Run(kernels::MultiplyByProlongationParams{num_cells_,
                                                   width_,
@@ -225,7 +260,36 @@ class CoarseCells {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
+  kernels::SchurValuesRef Values() const {
+    return {values_.data(),
+            schur_.unknowns().ref().begin,
+            schur_.csr().row_begin()};
+  }
+
+  // Blocks that are coupled with far more others than most stay alone.
+  static int32_t MostNeighbors(size_t num_blocks,
+                               const std::vector<Coupling>& couplings) {
+    constexpr int32_t kFarMore = 8;
+    constexpr int32_t kLeastNeighbors = 64;
+    std::vector<int32_t> num_neighbors(num_blocks, 0);
+    for (const Coupling& c : couplings) {
+      ++num_neighbors[c.i];
+      ++num_neighbors[c.j];
+    }
+    std::nth_element(num_neighbors.begin(),
+                     num_neighbors.begin() + num_neighbors.size() / 2,
+                     num_neighbors.end());
+    return std::max(kLeastNeighbors,
+                    num_blocks == 0
+                        ? 0
+                        : kFarMore * num_neighbors[num_neighbors.size() / 2]);
+  }
+
   Machine* machine_ = nullptr;
+  const double* diagonal_ = nullptr;
+  ExplicitSchur<Machine> schur_;
+  Buffer<double> values_;
+  SchurBlocks blocks_;  // between ListCouplings and SetClusters
   // T = S P.
   int32_t width_ = 0;
   int64_t num_cells_ = 0;

@@ -5,84 +5,110 @@
 // passes over the rows take, and 300 to 400 bytes a part.
 //
 //   CoarseParts<Machine> parts;
-//   Status status = parts.Setup(batch, blocks, cluster, n, place, &machine);
+//   Status status = parts.Setup(batch, blocks, varies, &context, &machine);
+//   if (status.ok()) status = parts.SetClusters(cluster, num_clusters, place);
 //   if (status.ok()) status = parts.Form(system, v_inverse, p, stride, e);
 #ifndef CERES_EXT_SOLVER_PRECONDITIONER_COARSE_PARTS_H_
 #define CERES_EXT_SOLVER_PRECONDITIONER_COARSE_PARTS_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
+#include "ceres_ext/solver/preconditioner/clusters.h"
+#include "ceres_ext/solver/preconditioner/coarse_matrix.h"
+#include "ceres_ext/solver/row_sample.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_sort.h"
+#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/coarse_rows.h"
 #include "cuda_kernels/ops/coarse_space.h"
 #include "cuda_kernels/structure/cuda_observation_index.h"
 #include "cuda_kernels/structure/observation_index.h"
+#include "cuda_kernels/structure/schur_matrix.h"
 #include "cuda_kernels/structure/schur_pairs.h"
 
 namespace ceres_ext::solver {
 
 template <typename Machine>
-class CoarseParts {
+class CoarseParts final : public CoarseMatrix<Machine> {
  public:
   // True if E can be formed so: one batch whose cameras are all of F.
   static bool Takes(const ProblemBlocks& blocks,
                     const std::vector<Batch*>& batches) {
     return batches.size() == 1 && blocks.f.size() == 1 &&
            blocks.e.size() == 1 && blocks.merged.empty() &&
-           batches[0]->part_index() != nullptr;
+           batches[0]->coarse_rows() != nullptr &&
+           batches[0]->coarse_rows()->part_rows() != nullptr;
   }
 
-  // cluster: of each camera, below num_clusters. place: for each value of F its
-  // place in the order of P; -1 if it is not an unknown. Takes all memory.
+  // f_varies: of each value of F whether it is an unknown. *context outlives
+  // the object.
   kernels::Status Setup(Batch* batch,
                         const ProblemBlocks& blocks,
-                        const std::vector<int32_t>& cluster,
-                        int32_t num_clusters,
-                        const std::vector<int32_t>& place,
+                        const std::vector<unsigned char>& f_varies,
+                        kernels::HostContext* context,
                         Machine* machine) {
     batch_ = batch;
+    rows_ = batch->coarse_rows()->part_rows();
     blocks_ = blocks;
+    context_ = context;
     machine_ = machine;
+    return unknowns_.Setup(blocks.f, f_varies.data(), machine);
+  }
+
+  const kernels::SchurUnknowns<Machine>& unknowns() const final {
+    return unknowns_;
+  }
+
+  kernels::Status ListCouplings(std::vector<Coupling>* couplings,
+                                int32_t* max_neighbors) final {
+    *max_neighbors = std::numeric_limits<int32_t>::max();
+    const RowSample* sample = nullptr;
+    CERES_EXT_RETURN_IF_ERROR(rows_->SampleOfRows(&sample));
+    return ListSampledCouplings(
+        rows_->part_index(), *sample, context_, machine_, couplings);
+  }
+
+  kernels::Status SetClusters(const std::vector<int32_t>& cluster,
+                              int32_t num_clusters,
+                              const int32_t* place) final {
     num_clusters_ = num_clusters;
-    CERES_EXT_RETURN_IF_ERROR(machine->Upload(place, &place_));
+    place_ = place;
     CERES_EXT_RETURN_IF_ERROR(ListCameras(cluster));
     CERES_EXT_RETURN_IF_ERROR(ListParts(cluster));
     return SetupBlocks();
   }
 
-  // The lower triangle of E, column-major, whose memory is zero.
   kernels::Status Form(const LinearSystem& system,
                        const double* v_inverse,
-                       const double* p,
+                       const kernels::ProlongationRef& p,
                        int64_t stride,
-                       double* e) {
+                       double* e) final {
     PartVectorsRequest vectors;
     vectors.num_parts = parts_.ref().num_observations;
     vectors.row = row_.data();
     vectors.part_begin = part_begin_.data();
     vectors.part_point = parts_.ref().point_id;
-    vectors.p = p;
-    vectors.place = place_.data();
+    vectors.p = p.values;
+    vectors.place = place_;
     vectors.v_inverse = v_inverse;
     vectors.t = t_.data();
-    CERES_EXT_RETURN_IF_ERROR(batch_->PartVectors(vectors));
+    CERES_EXT_RETURN_IF_ERROR(rows_->PartVectors(vectors));
     NormalBlocksRequest request;
     request.eliminate = false;
     request.u = u_.data();
     CERES_EXT_RETURN_IF_ERROR(batch_->EliminatedBlocks(request));
-    return SumBlocks(system, p, stride, e);
+    return SumBlocks(system, p.values, stride, e);
   }
 
-  // For each value of F its place in the order of P, in the machine's memory.
-  const int32_t* place() const { return place_.data(); }
+  CoarseRows* only_rows() final { return batch_->coarse_rows(); }
 
  private:
   template <typename T>
@@ -138,7 +164,7 @@ class CoarseParts {
   // Rows in the order of (point, cluster), then the parts as observations of
   // points by clusters.
   kernels::Status ListParts(const std::vector<int32_t>& cluster) {
-    const kernels::ObservationIndexRef& index = *batch_->part_index();
+    const kernels::ObservationIndexRef& index = rows_->part_index();
     const int64_t n = index.num_observations;
     Buffer<int32_t> number;  // of each row its cluster, then its part
     int32_t num_parts = 0;
@@ -220,7 +246,7 @@ class CoarseParts {
     diagonal.camera_begin = camera_begin_.data();
     diagonal.camera = camera_.data();
     diagonal.columns = blocks_.f[0].size;
-    diagonal.place = place_.data();
+    diagonal.place = place_;
     diagonal.p = p;
     diagonal.u = kernels::PackedBlocks<const double>(
         blocks_.f[0], Machine::kLayout, u_.data());
@@ -234,11 +260,14 @@ class CoarseParts {
   }
 
   Batch* batch_ = nullptr;
+  PartRows* rows_ = nullptr;  // the same
   ProblemBlocks blocks_;
+  kernels::HostContext* context_ = nullptr;
   Machine* machine_ = nullptr;
   int32_t num_clusters_ = 0;
   Scratch scratch_;  // of a device, while it is set up
-  Buffer<int32_t> place_;
+  kernels::SchurUnknowns<Machine> unknowns_;
+  const int32_t* place_ = nullptr;
   Buffer<int32_t> camera_begin_;  // of each cluster in camera_
   Buffer<int32_t> camera_;
   Buffer<int32_t> row_;  // of the index, by parts

@@ -11,7 +11,7 @@
 //   CoarseSpace<Machine> coarse;
 //   Status status = coarse.SetupDiagonal(blocks, &machine);
 //   if (status.ok()) status = coarse.Setup(batches, varies, &context);
-//   // per system, after SchurComplement::Update with WantedBlocks():
+//   // per system, once S's diagonal blocks are in diagonal():
 //   if (status.ok()) status = coarse.Update(system, schur.e_matrices());
 //   // in PCG, z = M^-1 r:
 //   if (status.ok()) status = coarse.Add(r, z, scalars);
@@ -26,22 +26,22 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
-#include "ceres_ext/solver/cholesky/factorized_schur.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
 #include "ceres_ext/solver/preconditioner/clusters.h"
 #include "ceres_ext/solver/preconditioner/coarse_cells.h"
+#include "ceres_ext/solver/preconditioner/coarse_matrix.h"
 #include "ceres_ext/solver/preconditioner/coarse_parts.h"
 #include "ceres_ext/solver/preconditioner/coarse_solver.h"
 #include "ceres_ext/solver/preconditioner/coarse_vectors.h"
-#include "ceres_ext/solver/row_sample.h"
 #include "ceres_ext/solver/schur_contribution.h"
+#include "ceres_ext/solver/schur_diagonal.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/base/status.h"
@@ -54,7 +54,7 @@
 namespace ceres_ext::solver {
 
 template <typename Machine>
-class CoarseSpace : public FactorizedSchur<Machine> {
+class CoarseSpace {
  public:
   static constexpr int32_t kNumVectors = kernels::kCoarseVectors;
   // Columns that a cluster has on average, for few and for many columns in all
@@ -65,11 +65,17 @@ class CoarseSpace : public FactorizedSchur<Machine> {
   // Fewer do not need it.
   static constexpr int32_t kLeastClusters = 2;
 
-  // Takes memory for WantedBlocks alone.
-  using FactorizedSchur<Machine>::SetupDiagonal;
-  // After that. f_varies: of each value of F whether it is an unknown. *context
-  // outlives the object. kUnsupported: S can't be formed, or the machine has no
-  // factorisation.
+  // Takes memory for diagonal() alone.
+  kernels::Status SetupDiagonal(const ProblemBlocks& blocks, Machine* machine) {
+    machine_ = machine;
+    blocks_ = blocks;
+    return diagonal_.Setup(blocks, machine);
+  }
+  // The diagonal blocks of S, packed, over ProblemBlocks::f_matrices().
+  double* diagonal() { return diagonal_.source(); }
+  // After SetupDiagonal. f_varies: of each value of F whether it is an unknown.
+  // *context outlives the object. kUnsupported: S can't be formed, or the
+  // machine has no factorisation.
   kernels::Status Setup(const std::vector<Batch*>& batches,
                         const std::vector<unsigned char>& f_varies,
                         kernels::HostContext* context) {
@@ -77,15 +83,24 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     context_ = context;
     num_clusters_ = 0;
     CERES_EXT_RETURN_IF_ERROR(CoarseSolver<Machine>::Available());
-    by_parts_ = CoarseParts<Machine>::Takes(this->blocks_, batches);
-    if (by_parts_) {
-      return own_unknowns_.Setup(this->blocks_.f, f_varies.data(), machine_);
+    if (CoarseParts<Machine>::Takes(blocks_, batches)) {
+      auto parts = std::make_unique<CoarseParts<Machine>>();
+      CERES_EXT_RETURN_IF_ERROR(
+          parts->Setup(batches[0], blocks_, f_varies, context, machine_));
+      matrix_ = std::move(parts);
+      return {};
     }
-    CERES_EXT_RETURN_IF_ERROR(this->Prepare(batches, f_varies, context));
-    CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
-    CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
-    this->SetSize();
-    return machine_->Allocate(schur_.csr().num_values(), &values_);
+    auto cells = std::make_unique<CoarseCells<Machine>>();
+    CERES_EXT_RETURN_IF_ERROR(cells->Setup(
+        batches, blocks_, f_varies, diagonal_.data(), context, machine_));
+    matrix_ = std::move(cells);
+    return {};
+  }
+  // There is another Jacobian.
+  void Forget() {
+    if (matrix_ != nullptr) {
+      matrix_->Forget();
+    }
   }
 
   // Does nothing if the E of an earlier system is kept, with which Add is still
@@ -95,9 +110,8 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     if (!needs_matrix_) {
       return {};
     }
-    if (!by_parts_) {
-      CERES_EXT_RETURN_IF_ERROR(this->Write(system, v_inverse));
-    }
+    CERES_EXT_RETURN_IF_ERROR(diagonal_.Update());
+    CERES_EXT_RETURN_IF_ERROR(matrix_->Update(system, v_inverse));
     if (num_clusters_ == 0) {
       CERES_EXT_RETURN_IF_ERROR(FindClusters());
       needs_vectors_ = true;
@@ -137,13 +151,9 @@ class CoarseSpace : public FactorizedSchur<Machine> {
  private:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
-  using Base = FactorizedSchur<Machine>;
-  using Base::machine_;
-  using Base::schur_;
-  using Base::values_;
 
   const kernels::SchurUnknowns<Machine>& unknowns() const {
-    return by_parts_ ? own_unknowns_ : schur_.unknowns();
+    return matrix_->unknowns();
   }
 
   // Clusters of the blocks of F, and the order of P.
@@ -154,20 +164,9 @@ class CoarseSpace : public FactorizedSchur<Machine> {
       size[i] = begin[i + 1] - begin[i];
     }
     std::vector<Coupling> couplings;
-    SchurBlocks blocks;
-    int32_t max_neighbors = std::numeric_limits<int32_t>::max();
-    if (by_parts_) {
-      Batch* const rows = batches_[0];
-      const RowSample* sample = nullptr;
-      CERES_EXT_RETURN_IF_ERROR(rows->SampleOfRows(&sample));
-      CERES_EXT_RETURN_IF_ERROR(ListSampledCouplings(
-          *rows->part_index(), *sample, context_, machine_, &couplings));
-    } else {
-      blocks.List(schur_);
-      CERES_EXT_RETURN_IF_ERROR(
-          ListCouplings(schur_, values_.data(), blocks, machine_, &couplings));
-      max_neighbors = MostNeighbors(size.size(), couplings);
-    }
+    int32_t max_neighbors = 0;
+    CERES_EXT_RETURN_IF_ERROR(
+        matrix_->ListCouplings(&couplings, &max_neighbors));
     std::vector<int32_t> cluster =
         MakeClusters(size,
                      std::move(couplings),
@@ -181,18 +180,8 @@ class CoarseSpace : public FactorizedSchur<Machine> {
                   " clusters."};
     }
     CERES_EXT_RETURN_IF_ERROR(SetOrder(cluster));
-    if (by_parts_) {
-      std::vector<int32_t> place(
-          static_cast<size_t>(this->blocks_.f.num_values()), -1);
-      for (size_t t = 0; t < order_.size(); ++t) {
-        place[unknowns().host_column()[order_[t]]] = static_cast<int32_t>(t);
-      }
-      CERES_EXT_RETURN_IF_ERROR(parts_.Setup(
-          batches_[0], this->blocks_, cluster, num_clusters_, place, machine_));
-    } else {
-      CERES_EXT_RETURN_IF_ERROR(
-          cells_.Setup(schur_, blocks, cluster, machine_));
-    }
+    CERES_EXT_RETURN_IF_ERROR(
+        matrix_->SetClusters(cluster, num_clusters_, place_of_f_.data()));
     stride_ = CoarseSolver<Machine>::Stride(num_coarse());
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(stride_ * num_coarse(), &coarse_));
@@ -202,25 +191,6 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(kernels::kCoarseLanes * num_coarse(), &partial_));
     return solver_.Setup(num_coarse(), machine_);
-  }
-
-  // Blocks that are coupled with far more others than most stay alone.
-  static int32_t MostNeighbors(size_t num_blocks,
-                               const std::vector<Coupling>& couplings) {
-    constexpr int32_t kFarMore = 8;
-    constexpr int32_t kLeastNeighbors = 64;
-    std::vector<int32_t> num_neighbors(num_blocks, 0);
-    for (const Coupling& c : couplings) {
-      ++num_neighbors[c.i];
-      ++num_neighbors[c.j];
-    }
-    std::nth_element(num_neighbors.begin(),
-                     num_neighbors.begin() + num_neighbors.size() / 2,
-                     num_neighbors.end());
-    return std::max(kLeastNeighbors,
-                    num_blocks == 0
-                        ? 0
-                        : kFarMore * num_neighbors[num_neighbors.size() / 2]);
   }
 
   // cluster: of each block.
@@ -238,9 +208,12 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     std::vector<int32_t> cluster_of;
     std::vector<int64_t> place_in_f;
     std::vector<int32_t> place(static_cast<size_t>(begin.back()), 0);
+    std::vector<int32_t> place_of_f(static_cast<size_t>(blocks_.f.num_values()),
+                                    -1);
     for (int32_t c = 0; c < num_clusters_; ++c) {
       for (const int32_t u : of_cluster[c]) {
         place[u] = static_cast<int32_t>(order_.size());
+        place_of_f[unknowns().host_column()[u]] = place[u];
         order_.push_back(u);
         cluster_of.push_back(c);
         place_in_f.push_back(unknowns().host_column()[u]);
@@ -252,6 +225,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(cluster_of, &cluster_of_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(place_in_f, &column_));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(place, &machine_place_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(place_of_f, &place_of_f_));
     return machine_->Allocate(kNumVectors * static_cast<int64_t>(order_.size()),
                               &p_);
   }
@@ -259,8 +233,10 @@ class CoarseSpace : public FactorizedSchur<Machine> {
   // P, of the split problem of the system.
   kernels::Status FindVectors(const LinearSystem& system) {
     if constexpr (std::is_same_v<Machine, kernels::CudaMachine>) {
-      if (by_parts_ && LargestCluster() <= kernels::MaxClusterSize(machine_)) {
-        return FindVectorsOnDevice(system);
+      CoarseRows* const rows = matrix_->only_rows();
+      if (rows != nullptr &&
+          LargestCluster() <= kernels::MaxClusterSize(machine_)) {
+        return FindVectorsOnDevice(system, rows);
       }
     }
     return FindVectorsOnHost(system);
@@ -274,8 +250,9 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     return largest;
   }
 
-  kernels::Status FindVectorsOnDevice(const LinearSystem& system) {
-    const kernels::BlockFamilies& f = this->blocks_.f;
+  kernels::Status FindVectorsOnDevice(const LinearSystem& system,
+                                      CoarseRows* rows) {
+    const kernels::BlockFamilies& f = blocks_.f;
     std::vector<int64_t> matrix_begin(1, 0);
     for (int32_t c = 0; c < num_clusters_; ++c) {
       const int64_t n = cluster_begin_[c + 1] - cluster_begin_[c];
@@ -320,7 +297,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     request.row_begin = &row_begin;
     request.place = &place;
     SplitSchur split;
-    CERES_EXT_RETURN_IF_ERROR(batches_[0]->FormSplit(request, &split));
+    CERES_EXT_RETURN_IF_ERROR(rows->FormSplit(request, &split));
     CERES_EXT_RETURN_IF_ERROR(Run(
         kernels::CompleteClustersParams{
             num_unknowns, cluster_of_.data(), split.scale, matrices},
@@ -329,10 +306,10 @@ class CoarseSpace : public FactorizedSchur<Machine> {
         kernels::ClusterBlocksParams{
             f[0].num_blocks,
             f[0].size,
-            parts_.place(),
+            place_of_f_.data(),
             cluster_of_.data(),
             kernels::PackedBlocks<const double>(
-                f[0], Machine::kLayout, this->schur_diagonal_.data()),
+                f[0], Machine::kLayout, diagonal_.data()),
             system.f_diagonal,
             matrices,
             first.data(),
@@ -351,7 +328,7 @@ class CoarseSpace : public FactorizedSchur<Machine> {
   }
 
   kernels::Status FindVectorsOnHost(const LinearSystem& system) {
-    const kernels::BlockFamilies& f = this->blocks_.f;
+    const kernels::BlockFamilies& f = blocks_.f;
     const auto num_f = static_cast<size_t>(f.num_values());
     std::vector<int32_t> cluster(num_f, -1);
     std::vector<int32_t> place(num_f, -1);  // in the cluster
@@ -375,7 +352,9 @@ class CoarseSpace : public FactorizedSchur<Machine> {
     bool has_rows = false;
     for (Batch* batch : batches_) {
       SplitSchur split;
-      CERES_EXT_RETURN_IF_ERROR(batch->FormSplit(request, &split));
+      if (CoarseRows* const of_batch = batch->coarse_rows()) {
+        CERES_EXT_RETURN_IF_ERROR(of_batch->FormSplit(request, &split));
+      }
       std::vector<std::vector<size_t>> rows(systems.size());
       for (size_t i = 0; i + 1 < split.begin.size(); ++i) {
         if (split.begin[i + 1] > split.begin[i]) {
@@ -410,8 +389,8 @@ class CoarseSpace : public FactorizedSchur<Machine> {
           f.num_values(), system.f_diagonal, diagonal.data()));
     }
     std::vector<double> packed(static_cast<size_t>(f.num_packed()));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Download(
-        f.num_packed(), this->schur_diagonal_.data(), packed.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Download(f.num_packed(), diagonal_.data(), packed.data()));
     for (int32_t c = 0; c < num_clusters_; ++c) {
       AddBlocks(f, f_column, diagonal, packed.data(), c, &systems[c]);
     }
@@ -492,13 +471,8 @@ class CoarseSpace : public FactorizedSchur<Machine> {
                                    const double* v_inverse) {
     CERES_EXT_RETURN_IF_ERROR(
         machine_->SetZero(coarse_.size(), coarse_.data()));
-    CERES_EXT_RETURN_IF_ERROR(
-        by_parts_
-            ? parts_.Form(system, v_inverse, p_.data(), stride_, coarse_.data())
-            : cells_.Form(SchurValues(schur_, values_.data()),
-                          Prolongation(),
-                          stride_,
-                          coarse_.data()));
+    CERES_EXT_RETURN_IF_ERROR(matrix_->Form(
+        system, v_inverse, Prolongation(), stride_, coarse_.data()));
     int64_t failed_order = 0;
     CERES_EXT_RETURN_IF_ERROR(solver_.Factorize(coarse_.data(), &failed_order));
     needs_matrix_ = failed_order != 0;
@@ -508,19 +482,20 @@ class CoarseSpace : public FactorizedSchur<Machine> {
                                  "The coarse matrix is not positive definite.");
   }
 
+  Machine* machine_ = nullptr;
+  ProblemBlocks blocks_;
+  SchurDiagonal<Machine> diagonal_;
   std::vector<Batch*> batches_;
   kernels::HostContext* context_ = nullptr;
   int32_t num_clusters_ = 0;  // 0: they are not known
   bool needs_vectors_ = true;
   bool needs_matrix_ = true;
-  bool by_parts_ = false;
-  kernels::SchurUnknowns<Machine> own_unknowns_;  // by parts
-  CoarseParts<Machine> parts_;
-  CoarseCells<Machine> cells_;
+  std::unique_ptr<CoarseMatrix<Machine>> matrix_;
   std::vector<int32_t> order_;  // the unknowns by clusters
   std::vector<int32_t> cluster_begin_;
   Buffer<int32_t> machine_cluster_begin_;
   Buffer<int32_t> machine_place_;
+  Buffer<int32_t> place_of_f_;
   Buffer<int32_t> cluster_of_;
   Buffer<int64_t> column_;
   Buffer<double> p_;

@@ -6,20 +6,29 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/operator/schur_complement.h"
 #include "ceres_ext/solver/preconditioner/block_diagonal.h"
 #include "ceres_ext/solver/preconditioner/power_series.h"
 #include "ceres_ext/solver/preconditioner/preconditioner.h"
+#include "ceres_ext/solver/preconditioner/two_level.h"
 #include "ceres_ext/solver/step_options.h"
+#include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext::solver {
 
-// schur: the operator, which outlives the preconditioner; null if it is
-// another one.
+// schur: the operator, null if it is another one. Batches, *schur and *context
+// outlive the preconditioner. A second level needs a context; a solver whose
+// columns are wanted has none.
 template <typename Machine>
 std::unique_ptr<Preconditioner<Machine>> CreatePreconditioner(
-    const StepOptions& options, SchurComplement<Machine>* schur) {
+    const StepOptions& options,
+    const std::vector<Batch*>& batches,
+    const std::vector<unsigned char>& f_varies,
+    SchurComplement<Machine>* schur,
+    kernels::HostContext* context) {
   std::unique_ptr<Preconditioner<Machine>> result;
   switch (options.preconditioner) {
     case PreconditionerType::kIdentity:
@@ -39,6 +48,10 @@ std::unique_ptr<Preconditioner<Machine>> CreatePreconditioner(
   if (result == nullptr || options.use_spse_initialization) {
     return std::make_unique<PowerSeriesExpansion<Machine>>(
         options, std::move(result), schur);
+  }
+  if (options.may_be_coarse() && context != nullptr && !options.wants_columns) {
+    return std::make_unique<TwoLevelPreconditioner<Machine>>(
+        options, std::move(result), batches, f_varies, schur, context);
   }
   return result;
 }

@@ -7,6 +7,7 @@
 #define CERES_EXT_SOLVER_PRECONDITIONER_PRECONDITIONER_H_
 
 #include <cstdint>
+#include <string>
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
@@ -17,7 +18,21 @@
 
 namespace ceres_ext::solver {
 
-// M = I, and what others override.
+// A second level, for summaries.
+struct SecondLevel {
+  int32_t num_clusters = 0;  // 0: no step has had it
+  int64_t num_columns = 0;
+  // The reason why steps go without it that should have it, a sentence; empty:
+  // none do.
+  std::string why_not;
+  // Since the owner has set them to zero: seconds to make and update it, and
+  // iterations with it.
+  double seconds = 0.0;
+  int num_iterations = 0;
+};
+
+// M = I, and what others override. M may be another one from some iteration of
+// a solve on: PCG then starts again from where it is.
 template <typename Machine>
 class Preconditioner {
  public:
@@ -46,6 +61,22 @@ class Preconditioner {
                                 const kernels::PcgScalars* /*scalars*/) {
     return Run(kernels::CopyParams{n_, r, z}, machine_);
   }
+  // Another value if Apply queues other work.
+  virtual const void* variant() const { return nullptr; }
+  // Iterations of a solve at least, and at most of `most` that are left, before
+  // NoteIterations.
+  virtual int LeastIterations() const { return 0; }
+  virtual int MostIterations(int most) const { return most; }
+  // PCG has taken so many iterations with the preconditioner as it is.
+  // *has_changed: it is another one, and PCG, which has not ended, continues.
+  virtual kernels::Status NoteIterations(int /*num_iterations*/,
+                                         bool /*has_ended*/,
+                                         bool* has_changed) {
+    *has_changed = false;
+    return {};
+  }
+  // Null: it has none.
+  virtual SecondLevel* second_level() { return nullptr; }
   // x = what PCG starts from, where options.use_spse_initialization.
   virtual kernels::Status Initialize(const double* /*rhs*/, double* /*x*/) {
     return {};

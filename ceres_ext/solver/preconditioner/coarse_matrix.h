@@ -1,0 +1,56 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The matrix of a second level, E = P'S P. A new way to form it is a file here
+// and a line in CoarseSpace::Setup.
+#ifndef CERES_EXT_SOLVER_PRECONDITIONER_COARSE_MATRIX_H_
+#define CERES_EXT_SOLVER_PRECONDITIONER_COARSE_MATRIX_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "ceres_ext/solver/operator/linear_operator.h"
+#include "ceres_ext/solver/preconditioner/clusters.h"
+#include "ceres_ext/solver/schur_contribution.h"
+#include "cuda_kernels/base/status.h"
+#include "cuda_kernels/ops/coarse_space.h"
+#include "cuda_kernels/structure/schur_matrix.h"
+
+namespace ceres_ext::solver {
+
+template <typename Machine>
+class CoarseMatrix {
+ public:
+  virtual ~CoarseMatrix() = default;
+
+  // The unknowns of S, whose blocks are what is clustered.
+  virtual const kernels::SchurUnknowns<Machine>& unknowns() const = 0;
+  // There is another Jacobian.
+  virtual void Forget() {}
+  // The system that Form will be of, whose S is formed if it is needed.
+  virtual kernels::Status Update(const LinearSystem& /*system*/,
+                                 const double* /*v_inverse*/) {
+    return {};
+  }
+  // After the first Update. *max_neighbors: as MakeClusters.
+  virtual kernels::Status ListCouplings(std::vector<Coupling>* couplings,
+                                        int32_t* max_neighbors) = 0;
+  // cluster: of each block. place: of each value of F its place in the order of
+  // P, -1 if it is not an unknown, in the machine's memory, which outlives
+  // this. Takes all memory.
+  virtual kernels::Status SetClusters(const std::vector<int32_t>& cluster,
+                                      int32_t num_clusters,
+                                      const int32_t* place) = 0;
+  // The lower triangle of E, column-major, whose memory is zero.
+  virtual kernels::Status Form(const LinearSystem& system,
+                               const double* v_inverse,
+                               const kernels::ProlongationRef& p,
+                               int64_t stride,
+                               double* e) = 0;
+  // The rows that S is of, if these are one batch's, and F is one family; else
+  // null.
+  virtual CoarseRows* only_rows() { return nullptr; }
+};
+
+}  // namespace ceres_ext::solver
+
+#endif  // CERES_EXT_SOLVER_PRECONDITIONER_COARSE_MATRIX_H_
