@@ -5,12 +5,12 @@
 #ifndef CERES_EXT_TESTS_GLUE_CUDA_FAULTS_FUNCTORS_CUH_
 #define CERES_EXT_TESTS_GLUE_CUDA_FAULTS_FUNCTORS_CUH_
 
-#include "ceres_ext/device_cost_function.cuh"
+#include "ceres_ext/device/cost_function.cuh"
 #include "tests/front/cuda_faults_functors.h"
 
 namespace ceres_ext {
 
-CERES_EXT_DEVICE_COST_FUNCTION(FunctorCost)
+CERES_EXT_COST_FUNCTION(FunctorCost, form::Rows)
 
 }  // namespace ceres_ext
 

@@ -605,9 +605,9 @@ std::string WhyCeres() {
 }
 
 template <int kReason>
-void SetForm(const DeviceForm* form) {
-  internal::BatchForms<typename UnwillingCost<kReason>::Model>::device_form =
-      form;
+void SetForm(const kernels::ModelForm* form) {
+  internal::BatchForms<typename UnwillingCost<kReason>::Model>::forms
+      [static_cast<int>(FormKind::kRows)] = form;
 }
 
 const char* NameOfError(int /*error*/) { return "no kernel image"; }
@@ -617,36 +617,36 @@ TEST(DeviceForm, OnesThatDoNotFitLeaveTheirRowsToCeres) {
     GTEST_SKIP() << "skipped: no CUDA device";
   }
   EXPECT_THAT(WhyCeres<0>(), HasSubstr("has no device form"));
+  using Form = kernels::ModelForm;
 
-  const DeviceForm good = {
-      kBatchModelVersion,
-      sizeof(RowBatch),
-      [](int, DeviceForm::Facts* facts) {
-        facts->max_threads = 1024;
-        return 0;
-      },
-      [](int, void*, bool, const RowBatch&, int, double*, int32_t*, RowSums*) {
-        return 0;
-      },
-      &NameOfError};
-  DeviceForm old = good;
+  const Form good = {kBatchModelVersion,
+                     sizeof(RowBatch),
+                     0,
+                     0,
+                     [](int, Form::Facts* facts) {
+                       facts->max_threads = 1024;
+                       return 0;
+                     },
+                     [](const kernels::ModelLaunch&) { return 0; },
+                     &NameOfError};
+  Form old = good;
   old.version = kBatchModelVersion + 1;
   SetForm<1>(&old);
   EXPECT_THAT(WhyCeres<1>(), HasSubstr("of another version of this library"));
 
-  DeviceForm other_size = good;
-  other_size.batch_size -= 8;
+  Form other_size = good;
+  other_size.params_size -= 8;
   SetForm<2>(&other_size);
   EXPECT_THAT(WhyCeres<2>(), HasSubstr("of another version of this library"));
 
-  DeviceForm other_device = good;
-  other_device.get_facts = [](int, DeviceForm::Facts*) { return 209; };
+  Form other_device = good;
+  other_device.get_facts = [](int, Form::Facts*) { return 209; };
   SetForm<3>(&other_device);
   EXPECT_THAT(WhyCeres<3>(),
               HasSubstr("has no code for this device: no kernel image"));
 
-  DeviceForm large = good;
-  large.get_facts = [](int, DeviceForm::Facts* facts) {
+  Form large = good;
+  large.get_facts = [](int, Form::Facts* facts) {
     facts->num_registers = 300;
     facts->max_threads = 128;
     return 0;
@@ -654,11 +654,8 @@ TEST(DeviceForm, OnesThatDoNotFitLeaveTheirRowsToCeres) {
   SetForm<4>(&large);
   EXPECT_THAT(WhyCeres<4>(), HasSubstr("needs 300 registers"));
 
-  DeviceForm failing = good;
-  failing.launch =
-      [](int, void*, bool, const RowBatch&, int, double*, int32_t*, RowSums*) {
-        return 2;
-      };
+  Form failing = good;
+  failing.launch = [](const kernels::ModelLaunch&) { return 2; };
   SetForm<5>(&failing);
   EXPECT_THAT(WhyCeres<5>(), HasSubstr("can't be launched"));
 }
@@ -688,9 +685,7 @@ class OtherVersion : public BatchableCostFunction {
                                      8,
                                      nullptr,
                                      nullptr,
-                                     nullptr,
-                                     false,
-                                     nullptr};
+                                     false};
     return model;
   }
   void CopyConstants(void* /*constants*/) const override {}

@@ -33,6 +33,7 @@ struct Steep {
 };
 // Without kernels that recompute.
 using OnlyStored = Smooth<2, 9, 3, 0, 8>;
+using NotRecomputed = Smooth<1, 2, 2, 0, 7>;
 
 }  // namespace ceres_ext
 
