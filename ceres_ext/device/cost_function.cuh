@@ -24,8 +24,6 @@
 #ifndef CERES_EXT_DEVICE_COST_FUNCTION_CUH_
 #define CERES_EXT_DEVICE_COST_FUNCTION_CUH_
 
-#include <type_traits>
-
 #include "ceres_ext/device/fit_form.cuh"
 #include "ceres_ext/device/module.cuh"
 #include "ceres_ext/device/recomputed_form.cuh"
@@ -61,71 +59,53 @@ namespace ceres_ext::internal {
 // Kernels of two modules must be distinct.
 namespace {
 
-// If a model can have a form, and the form.
+// The kernels of a form.
 template <typename Model, typename Form>
 struct FormFor {
   static_assert(sizeof(Form) == 0,
                 "forms are form::Rows, form::Recomputed and form::Fits<...>");
 };
-
 template <typename Model>
 struct FormFor<Model, form::Rows> {
   using Type = RowsForm<Model>;
-  static constexpr int kNumber = 0;
-  static constexpr bool kIsPossible = true;
-  static void CheckNamed() {}
 };
-
 template <typename Model>
 struct FormFor<Model, form::Recomputed> {
   using Type = RecomputedForm<Model>;
-  static constexpr int kNumber = 1;
-  static constexpr bool kIsPossible =
-      Model::kNumResiduals == 2 && Model::BlockSizes::size() >= 2 &&
-      LargestOf(typename Model::BlockSizes()) <= kernels::kMaxStoredColumns;
-  static void CheckNamed() {
-    static_assert(kIsPossible,
-                  "form::Recomputed needs two residuals and two or more "
-                  "parameter blocks of up to 18 values");
-  }
 };
-
 template <typename Model, int... kBlocks>
 struct FormFor<Model, form::Fits<kBlocks...>> {
   using Type = FitForm<Model, kBlocks...>;
-  static constexpr int kNumber = 2;
-  static constexpr bool kIsPossible =
-      Type::kVarying != 0 && Type::kNumValues <= kMaxFitColumns;
-  static void CheckNamed() {
-    static_assert(kIsPossible,
-                  "form::Fits needs numbers of parameter blocks, from 0, that "
-                  "have at most 16 values in all, of at most 8 blocks");
-  }
 };
 
-template <typename Model, typename Form>
+template <typename Form>
 void RegisterIfPossible() {
-  if constexpr (FormFor<Model, Form>::kIsPossible) {
-    Module<typename FormFor<Model, Form>::Type>::Register();
+  if constexpr (Form::kIsPossible) {
+    Module<Form>::Register();
   }
+}
+
+template <typename Model, typename... Forms>
+void RegisterNamed() {
+  (Forms::CheckPossible(), ...);
+  static_assert(((1 << static_cast<int>(Forms::kKind)) + ...) ==
+                    ((1 << static_cast<int>(Forms::kKind)) | ...),
+                "each form is named once");
+  if constexpr (((Forms::kKind == FormKind::kRecomputed) || ...)) {
+    RegisterIfPossible<RowsForm<Model>>();
+  }
+  (RegisterIfPossible<Forms>(), ...);
 }
 
 template <typename CostFunction, typename... Forms>
 bool RegisterForms() {
   using Model = typename CostFunction::Model;
   if constexpr (sizeof...(Forms) == 0) {
-    RegisterIfPossible<Model, form::Rows>();
-    RegisterIfPossible<Model, form::Recomputed>();
-    RegisterIfPossible<Model, form::Fits<>>();
+    RegisterIfPossible<RowsForm<Model>>();
+    RegisterIfPossible<RecomputedForm<Model>>();
+    RegisterIfPossible<FitForm<Model>>();
   } else {
-    (FormFor<Model, Forms>::CheckNamed(), ...);
-    static_assert(((1 << FormFor<Model, Forms>::kNumber) + ...) ==
-                      ((1 << FormFor<Model, Forms>::kNumber) | ...),
-                  "each form is named once");
-    if constexpr ((std::is_same_v<Forms, form::Recomputed> || ...)) {
-      RegisterIfPossible<Model, form::Rows>();
-    }
-    (RegisterIfPossible<Model, Forms>(), ...);
+    RegisterNamed<Model, typename FormFor<Model, Forms>::Type...>();
   }
   return true;
 }

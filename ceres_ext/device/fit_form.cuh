@@ -523,9 +523,11 @@ constexpr uint32_t FitMask(std::integer_sequence<int, Ns...>) {
   return mask;
 }
 
+// True if the blocks of the mask are not too large in all.
 template <uint32_t kVarying, int... Ns>
-constexpr int NumFitValues(std::integer_sequence<int, Ns...>) {
-  return FitBegin<kVarying, Ns...>(sizeof...(Ns));
+constexpr bool AreFitColumns(std::integer_sequence<int, Ns...>) {
+  return kVarying != 0 &&
+         FitBegin<kVarying, Ns...>(sizeof...(Ns)) <= kMaxFitColumns;
 }
 
 template <typename ModelIn, int... kBlocks>
@@ -536,9 +538,13 @@ struct FitForm {
   static constexpr int32_t kColumns = 0;
   static constexpr uint32_t kVarying =
       FitMask<kBlocks...>(typename Model::BlockSizes());
-  // Values of the blocks that may vary.
-  static constexpr int kNumValues =
-      NumFitValues<kVarying>(typename Model::BlockSizes());
+  static constexpr bool kIsPossible =
+      AreFitColumns<kVarying>(typename Model::BlockSizes());
+  static void CheckPossible() {
+    static_assert(kIsPossible,
+                  "form::Fits needs numbers of parameter blocks, from 0, that "
+                  "have at most 16 values in all, of at most 8 blocks");
+  }
 
   template <typename Function>
   static int WithKernel(int kernel, const Function& f) {

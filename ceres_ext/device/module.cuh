@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The launches and the registration of the kernels of a user's module, which all
-// forms of a cost function share.
+// The launches and the registration of the kernels of a user's module, which
+// all forms of a cost function share.
 
 #ifndef CERES_EXT_DEVICE_MODULE_CUH_
 #define CERES_EXT_DEVICE_MODULE_CUH_
@@ -145,6 +145,8 @@ int LaunchKernel(const kernels::ModelLaunch& launch,
 //   static constexpr FormKind kKind
 //   static constexpr int32_t kParamsSize, kColumns; static constexpr uint32_t
 //       kVarying: those of kernels::ModelForm
+//   static constexpr bool kIsPossible: the model can have it
+//   static void CheckPossible(): compiles if it can
 //   static int WithKernel(int kernel, f): f(the kernel)
 template <typename Form>
 struct Module {

@@ -185,10 +185,18 @@ struct RecomputedForm {
       sizeof(RowBatch) + kernels::SizeOfModelParams<Source, Blocks>();
   static constexpr int32_t kColumns = kRecomputedColumns<Model>;
   static constexpr uint32_t kVarying = 0;
+  static constexpr bool kIsPossible =
+      Model::kNumResiduals == 2 && Model::BlockSizes::size() >= 2 &&
+      LargestOf(typename Model::BlockSizes()) <= kernels::kMaxStoredColumns;
   static_assert(
       kernels::SizeOfModelParams<Source, Blocks>() ==
           kernels::SizeOfModelParams<Base, kernels::JacobianBlocks<Base>>(),
       "the library's parameters and the module's are the same bytes");
+  static void CheckPossible() {
+    static_assert(kIsPossible,
+                  "form::Recomputed needs two residuals and two or more "
+                  "parameter blocks of up to 18 values");
+  }
 
   template <typename Function>
   static int WithKernel(int kernel, const Function& f) {

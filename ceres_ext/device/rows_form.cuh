@@ -58,6 +58,8 @@ struct RowsForm {
   static constexpr int32_t kParamsSize = sizeof(RowBatch);
   static constexpr int32_t kColumns = 0;
   static constexpr uint32_t kVarying = 0;
+  static constexpr bool kIsPossible = true;
+  static void CheckPossible() {}
 
   template <typename Function>
   static int WithKernel(int kernel, const Function& f) {

@@ -69,9 +69,10 @@ Status Launch(const kernels::ModelForm& form,
                                         machine->sum_partial(),
                                         machine->sum_ticket(),
                                         sums);
-  return error == 0
-             ? Status()
-             : Status(StatusCode::kDeviceError, form.error_string(error));
+  return error == 0 ? Status()
+                    : Status(StatusCode::kDeviceError,
+                             std::string("Launch of a cost function failed: ") +
+                                 form.error_string(error) + ".");
 }
 
 }  // namespace
