@@ -38,10 +38,10 @@
 #include "gtest/gtest.h"
 #include "tests/common/functors.h"
 #include "tests/common/has_device.h"
-#include "tests/front/recomputed_cost_function_functors.h"
+#include "tests/common/own_loss.h"
 
 #ifdef CERES_EXT_EMULATED
-#include "tests/front/recomputed_cost_function_functors.cuh"
+#include "tests/front/recomputed_cost_function_functors.cu"
 #endif
 
 namespace ceres_ext {
@@ -62,16 +62,6 @@ constexpr double kOfEntries = 0.0;
 #else
 constexpr double kOfEntries = 500 * kEps;
 #endif
-
-// A user-defined loss.
-class OwnLoss : public ceres::LossFunction {
- public:
-  void Evaluate(double s, double* rho) const override {
-    rho[0] = 0.5 * s;
-    rho[1] = 0.5;
-    rho[2] = 0.0;
-  }
-};
 
 enum class Kind {
   kCameraPoint,
@@ -716,7 +706,7 @@ TEST(StoredInstead, OfTypesWithoutKernels) {
   EXPECT_THAT(solved.summary.path_reason, HasSubstr("Smooth<2, 9, 3, 0, 8>"));
 }
 
-// Tests of recomputed_cost_function_functors.cuh, which registers these types.
+// recomputed_cost_function_functors.cu registers these types.
 TEST(Forms, AreThoseThatTheSizesAllow) {
   if (!HasDevice()) {
     GTEST_SKIP() << "skipped: no CUDA device";
@@ -822,7 +812,8 @@ TEST(StoredInstead, OfKernelsThatDoNotFit) {
   Form failing = *good;
   failing.launch = [](const kernels::ModelLaunch&) { return 2; };
   failing.error_string = [](int) { return "out of luck"; };
-  expect(failing, "can't be launched: out of luck");
+  expect(failing,
+         "can't be launched: Launch of a cost function failed: out of luck");
 }
 
 // A row whose derivative is not finite where its residual is.
