@@ -23,8 +23,7 @@
 #include "benchmarks/doors_functors.h"
 #include "benchmarks/photogrammetry_errors.h"
 #include "ceres_ext/bal_cost_functions.h"
-#include "ceres_ext/device_cost_function.cuh"
-#include "ceres_ext/recomputed_cost_function.cuh"
+#include "ceres_ext/device/cost_function.cuh"
 
 namespace ceres_ext {
 namespace {
@@ -97,13 +96,14 @@ double Time(Function&& f) {
 
 // The input on which a model is measured. parameters: of its blocks, one after
 // the other.
-template <typename Model>
+template <typename Cost, typename... Forms>
 bool Measure(const std::string& name,
-             const typename Model::Constants& constants,
+             const typename Cost::Model::Constants& constants,
              const std::vector<double>& parameters,
              int64_t n,
              Arrays* arrays) {
-  const BatchModel& model = internal::BatchForms<Model>::model;
+  internal::RegisterForms<Cost, Forms...>();
+  const BatchModel& model = internal::BatchForms<typename Cost::Model>::model;
   const int num_blocks = model.num_parameter_blocks;
   const int num_residuals = model.num_residuals;
   // The point is the first block of three values of a row of two residuals.
@@ -197,20 +197,21 @@ bool Measure(const std::string& name,
   rows.e = {arrays->e.data(), 1, 3 * n, n};
   Check(cudaMemset(arrays->f.data(), 0, f_values * sizeof(double)), "memset");
 
-  const DeviceForm& form = *internal::BatchForms<Model>::device_form.load();
+  const kernels::ModelForm& form = *model.GetForm(FormKind::kRows);
   const auto launch = [&](bool jacobian) {
-    Check(static_cast<cudaError_t>(
-              form.launch(0,
-                          nullptr,
-                          jacobian,
-                          rows,
-                          static_cast<int>(kernels::NumSumBlocks(n)),
-                          arrays->partial.data(),
-                          arrays->ticket.data(),
-                          arrays->sums.data())),
+    Check(static_cast<cudaError_t>(kernels::LaunchForm(form,
+                                                       jacobian ? 1 : 0,
+                                                       0,
+                                                       nullptr,
+                                                       kernels::NumSumBlocks(n),
+                                                       kernels::kSumLanes,
+                                                       rows,
+                                                       arrays->partial.data(),
+                                                       arrays->ticket.data(),
+                                                       arrays->sums.data())),
           name.c_str());
   };
-  DeviceForm::Facts facts[2];
+  kernels::ModelForm::Facts facts[2];
   for (int kernel = 0; kernel < 2; ++kernel) {
     Check(static_cast<cudaError_t>(form.get_facts(kernel, &facts[kernel])),
           name.c_str());
@@ -300,10 +301,10 @@ bool Measure(const std::string& name,
 }
 
 template <typename Error, typename Sizes>
-struct ModelFor;
+struct CostFor;
 template <typename Error, int... Ns>
-struct ModelFor<Error, std::integer_sequence<int, Ns...>> {
-  using Type = AutoDiffModel<Error, Error::kNumResiduals, Ns...>;
+struct CostFor<Error, std::integer_sequence<int, Ns...>> {
+  using Type = DeviceAutoDiffCostFunction<Error, Error::kNumResiduals, Ns...>;
 };
 
 bool Run(int64_t n) {
@@ -320,18 +321,19 @@ bool Run(int64_t n) {
   bool ok = true;
   const std::vector<double> bal = {
       0.2, 0.4, 0.4, 0.1, -0.2, -5.0, 900.0, 0.01, 0.01, 0.3, -0.4, 0.5};
-  using Snavely = AutoDiffModel<bal::SnavelyError, 2, 9, 3>;
-  internal::RecomputedForms<Snavely>::Register();
-  ok = Measure<Snavely>("BAL, a functor", {3.0, 4.0}, bal, n, &arrays) && ok;
-  using Written = internal::BalModel<3>;
-  internal::DeviceForms<Written>::Register();
-  ok = Measure<Written>("BAL, written", {3.0, 4.0}, bal, n, &arrays) && ok;
+  using Snavely = DeviceAutoDiffCostFunction<bal::SnavelyError, 2, 9, 3>;
+  ok = Measure<Snavely, form::Recomputed>(
+           "BAL, a functor", {3.0, 4.0}, bal, n, &arrays) &&
+       ok;
+  ok = Measure<BalReprojectionError, form::Rows>(
+           "BAL, written", {3.0, 4.0}, bal, n, &arrays) &&
+       ok;
   ForEachPhotogrammetryCase([&](const auto& c) {
     using Case = std::decay_t<decltype(c)>;
-    using Model = typename ModelFor<typename Case::Error,
-                                    typename Case::BlockSizes>::Type;
-    internal::DeviceForms<Model>::Register();
-    ok = Measure<Model>(c.name, c.error, c.parameters, n, &arrays) && ok;
+    using Cost =
+        typename CostFor<typename Case::Error, typename Case::BlockSizes>::Type;
+    ok = Measure<Cost, form::Rows>(c.name, c.error, c.parameters, n, &arrays) &&
+         ok;
   });
   return ok;
 }

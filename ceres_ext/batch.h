@@ -22,7 +22,7 @@
 // end by exact steps with Ceres's trust region. The steps are those of
 // ceres_ext::Solve with DENSE_SCHUR, apart from rounding. So is a small dense
 // problem of any cost function that this library evaluates in batches, such as
-// a curve fit; a part of a warp solves it (ceres_ext/fit_cost_function.cuh).
+// a curve fit; a part of a warp solves it (ceres_ext/device/cost_function.cuh).
 // ceres_ext::Solve solves all other problems one after the other, and their
 // summaries say why (docs/batch.md).
 //

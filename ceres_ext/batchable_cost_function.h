@@ -27,8 +27,8 @@
 
 namespace ceres_ext {
 
-// Changes whenever anything in this file does.
-inline constexpr int32_t kBatchModelVersion = 5;
+// Changes whenever anything in this file or in small/fit/fit.h does.
+inline constexpr int32_t kBatchModelVersion = 6;
 
 // A parameter block of a row.
 struct alignas(16) RowBlock {
@@ -112,48 +112,21 @@ struct RowSums {
   int64_t num_not_finite = 0;
 };
 
-// The device form of a model, in the module of its kernels. Functions return 0
-// or a CUDA error, which error_string describes.
-struct DeviceForm {
-  int32_t version;     // kBatchModelVersion
-  int32_t batch_size;  // sizeof(RowBatch)
-
-  struct Facts {
-    int num_registers = 0;
-    int64_t local_bytes = 0;  // of a thread, spilled registers included
-    int max_threads = 0;      // of a block
-  };
-  // Resources of the kernels on the current device: 0 for the cost alone, 1
-  // with the Jacobian.
-  int (*get_facts)(int kernel, Facts* facts);
-  // Queues an evaluation on a stream of `device`. Sums go to *sums, on the
-  // device; num_blocks, partial and ticket: those of kernels::SumOverBlocks.
-  int (*launch)(int device,
-                void* stream,
-                bool jacobian,
-                const RowBatch& rows,
-                int num_blocks,
-                double* partial,
-                int32_t* ticket,
-                RowSums* sums);
-  const char* (*error_string)(int error);
+// The forms that a model may have on a device: kernels for one purpose
+// (ceres_ext/device/cost_function.cuh).
+enum class FormKind {
+  // They evaluate rows: kernel 0 computes the cost, 1 also the Jacobian.
+  // Parameters, on the device: a RowBatch, partial sums and a ticket
+  // (kernels::SumOverBlocks), and the RowSums that they write.
+  kRows,
+  // They recompute the Jacobian in each operation (kernels::ModelKernel), for
+  // rows of two residuals, a point and one other block.
+  kRecomputed,
+  // They solve whole problems. Parameters: a FitParams
+  // (ceres_ext/small/fit/fit.h).
+  kFits,
 };
-
-// Kernels that recompute a model's Jacobian in each operation, in the module
-// that they were compiled in, for rows of two residuals, a point and one other
-// block (kernels::ModelJacobian).
-struct RecomputedForm {
-  int32_t version;      // kBatchModelVersion
-  int32_t batch_size;   // sizeof(RowBatch)
-  int32_t params_size;  // kernels::ModelParamsSize(columns)
-  int32_t columns;      // of the other block, padded
-  // Resources of kernels::ModelKernel `kernel` on the current device.
-  int (*get_facts)(int kernel, DeviceForm::Facts* facts);
-  kernels::ModelKernels kernels;
-};
-
-// Kernels that solve whole problems (ceres_ext/fit_cost_function.cuh).
-struct FitForm;
+inline constexpr int kNumFormKinds = 3;
 
 // Models whose Jacobian the solver can recompute
 // (ceres_ext::Options::jacobian).
@@ -185,24 +158,15 @@ struct BatchModel {
   // Evaluates row i on the host. Thread safe. If `jacobian` is true, e and f
   // are computed.
   RowTerm (*evaluate_row)(const RowBatch& rows, bool jacobian, int64_t i);
-  // Null, or holding null, if there is no device form.
-  const std::atomic<const DeviceForm*>* device_form;
-  // Null, or holding null, if the Jacobian cannot be recomputed.
-  const std::atomic<const RecomputedForm*>* recomputed_form;
+  // kNumFormKinds of them, each holding null if the model does not have that
+  // form. Null if it has none.
+  const std::atomic<const kernels::ModelForm*>* forms;
   // kIsUnoptimized of the code that compiled evaluate_row. Summary::path_reason
   // says so if that makes a solve slow.
   bool is_unoptimized;
-  // Null, or holding null, if no kernel solves whole problems.
-  const std::atomic<const FitForm*>* fit_form;
 
-  const DeviceForm* GetDeviceForm() const {
-    return device_form == nullptr ? nullptr : device_form->load();
-  }
-  const RecomputedForm* GetRecomputedForm() const {
-    return recomputed_form == nullptr ? nullptr : recomputed_form->load();
-  }
-  const FitForm* GetFitForm() const {
-    return fit_form == nullptr ? nullptr : fit_form->load();
+  const kernels::ModelForm* GetForm(FormKind kind) const {
+    return forms == nullptr ? nullptr : forms[static_cast<int>(kind)].load();
   }
 };
 

@@ -19,14 +19,11 @@
 //
 // For the device, add in one .cu file of the program that sees both types:
 //
-//   #include "ceres_ext/device_cost_function.cuh"
-//   CERES_EXT_DEVICE_COST_FUNCTION(SnavelyCost)
+//   #include "ceres_ext/device/cost_function.cuh"
+//   CERES_EXT_COST_FUNCTION(SnavelyCost)
 //
 // Without that line, or without a device, rows are evaluated on the host, and
 // Summary says so. ceres::Solve evaluates these cost functions one by one.
-// ceres_ext/recomputed_cost_function.cuh has a line that adds kernels for
-// Options::jacobian = JACOBIAN_RECOMPUTED. ceres_ext/fit_cost_function.cuh has
-// one for batches of small problems.
 //
 // Functors. Everything that operator() calls must be available in device code.
 // ceres/jet.h and ceres/rotation.h are, and so is <cmath> by names that
@@ -74,12 +71,9 @@ template <typename Model, typename BlockSizes = typename Model::BlockSizes>
 struct BatchForms;
 template <typename Model, int... Ns>
 struct BatchForms<Model, std::integer_sequence<int, Ns...>> {
-  // Set by ceres_ext/device_cost_function.cuh.
-  static inline std::atomic<const DeviceForm*> device_form{nullptr};
-  // Set by ceres_ext/recomputed_cost_function.cuh.
-  static inline std::atomic<const RecomputedForm*> recomputed_form{nullptr};
-  // Set by ceres_ext/fit_cost_function.cuh.
-  static inline std::atomic<const FitForm*> fit_form{nullptr};
+  // Set by ceres_ext/device/cost_function.cuh.
+  static inline std::atomic<const kernels::ModelForm*> forms[kNumFormKinds] =
+      {};
   static constexpr int kBlockSizes[] = {Ns...};
 
   static RowTerm EvaluateRow(const RowBatch& rows, bool jacobian, int64_t i) {
@@ -95,10 +89,8 @@ struct BatchForms<Model, std::integer_sequence<int, Ns...>> {
       kBlockSizes,
       static_cast<int>(sizeof(typename Model::Constants)),
       &EvaluateRow,
-      &device_form,
-      &recomputed_form,
-      kIsUnoptimized,
-      &fit_form};
+      forms,
+      kIsUnoptimized};
 };
 
 }  // namespace internal

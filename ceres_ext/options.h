@@ -51,7 +51,7 @@ enum PrecisionType {
 
 // The source of the Jacobian of this library's cost functions, and of
 // user-defined ones with kernels for it
-// (ceres_ext/recomputed_cost_function.cuh). The Jacobian of all others is
+// (ceres_ext/device/cost_function.cuh). The Jacobian of all others is
 // stored.
 enum JacobianType {
   // RECOMPUTED for this library's cost functions on a device, if their losses

@@ -22,7 +22,7 @@ PROGRAM = """
 #include "python/src/compiled_cost_function.h"
 """
 # Read by nvcc alone.
-DEVICE = ["ceres_ext/device_cost_function.cuh"]
+DEVICE = ["ceres_ext/device/cost_function.cuh"]
 
 output, compiler = pathlib.Path(sys.argv[1]), sys.argv[2]
 roots = [pathlib.Path(root).resolve() for root in sys.argv[3:]]

@@ -31,7 +31,7 @@ bool HasDeviceForm(const ceres::CostFunction& cost_function) {
       dynamic_cast<const BatchableCostFunction*>(&cost_function);
   return batchable != nullptr &&
          (batchable->batch_model().kind != BatchModelKind::kOther ||
-          batchable->batch_model().GetDeviceForm() != nullptr);
+          batchable->batch_model().GetForm(FormKind::kRows) != nullptr);
 }
 
 }  // namespace ceres_ext

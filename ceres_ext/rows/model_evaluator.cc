@@ -50,49 +50,29 @@ struct EvaluateRowsParams {
   }
 };
 
+// Queues a kernel of a form that evaluates rows.
 template <typename Machine>
-Status Launch(const DeviceForm& form,
+Status Launch(const kernels::ModelForm& form,
+              int kernel,
               const RowBatch& rows,
-              bool jacobian,
               Machine* machine,
               RowSums* sums) {
+  CERES_EXT_RETURN_IF_ERROR(machine->context()->Activate());
   CERES_EXT_RETURN_IF_ERROR(kernels::FlushLaunches());
-  const int error =
-      form.launch(machine->context()->device(),
-                  machine->stream(),
-                  jacobian,
-                  rows,
-                  static_cast<int>(kernels::NumSumBlocks(rows.num_rows)),
-                  machine->sum_partial(),
-                  machine->sum_ticket(),
-                  sums);
+  const int error = kernels::LaunchForm(form,
+                                        kernel,
+                                        machine->context()->device(),
+                                        machine->stream(),
+                                        kernels::NumSumBlocks(rows.num_rows),
+                                        kernels::kSumLanes,
+                                        rows,
+                                        machine->sum_partial(),
+                                        machine->sum_ticket(),
+                                        sums);
   return error == 0 ? Status()
                     : Status(StatusCode::kDeviceError,
                              std::string("Launch of a cost function failed: ") +
                                  form.error_string(error) + ".");
-}
-
-// The same of a Jacobian that is recomputed.
-template <typename Machine>
-Status Launch(const RecomputedForm& form,
-              RowBatch rows,
-              Machine* machine,
-              RowSums* sums) {
-  CERES_EXT_RETURN_IF_ERROR(kernels::FlushLaunches());
-  double* partial = machine->sum_partial();
-  int32_t* ticket = machine->sum_ticket();
-  void* arguments[] = {&rows, &partial, &ticket, &sums};
-  kernels::ModelLaunch launch;
-  launch.kernel = kernels::ModelKernel::kEvaluate;
-  launch.device = machine->context()->device();
-  launch.stream = machine->stream();
-  launch.num_blocks = kernels::NumSumBlocks(rows.num_rows);
-  launch.block_size = kernels::kSumLanes;
-  launch.arguments = arguments;
-  const int error = form.kernels.launch(launch);
-  return error == 0 ? Status()
-                    : Status(StatusCode::kDeviceError,
-                             form.kernels.error_string(error));
 }
 
 }  // namespace
@@ -107,30 +87,45 @@ Status EvaluateRows(const BatchModel& model,
     return kernels::Run(EvaluateRowsParams{&model, rows, jacobian, sums},
                         machine);
   } else {
-    CERES_EXT_RETURN_IF_ERROR(machine->context()->Activate());
-    return Launch(*model.GetDeviceForm(), rows, jacobian, machine, sums);
+    return Launch(
+        *model.GetForm(FormKind::kRows), jacobian ? 1 : 0, rows, machine, sums);
   }
 }
 
 template <typename Machine>
-std::string WhyNoForm(const BatchModel& model, Machine* machine) {
-  if constexpr (!kIsHost<Machine>) {
-    const DeviceForm* const form = model.GetDeviceForm();
+std::string WhyNoForm(const BatchModel& model,
+                      FormKind kind,
+                      Machine* machine) {
+  const bool recomputes = kind == FormKind::kRecomputed;
+  if constexpr (kIsHost<Machine>) {
+    return recomputes ? "has no kernels for that on the host" : "";
+  } else {
+    const kernels::ModelForm* const form = model.GetForm(kind);
     if (form == nullptr) {
-      return "has no device form (CERES_EXT_DEVICE_COST_FUNCTION)";
+      return recomputes
+                 ? "has no kernels for that (ceres_ext::form::Recomputed "
+                   "in CERES_EXT_COST_FUNCTION)"
+                 : "has no device form (CERES_EXT_COST_FUNCTION)";
+    }
+    int32_t params_size = sizeof(RowBatch);
+    if (recomputes) {
+      params_size += kernels::ModelParamsSize(form->columns);
     }
     if (form->version != kBatchModelVersion ||
-        form->batch_size != static_cast<int32_t>(sizeof(RowBatch))) {
-      return "has a device form of another version of this library";
+        form->params_size != params_size) {
+      return std::string(recomputes ? "has kernels for that"
+                                    : "has a device form") +
+             " of another version of this library";
     }
     Status status = machine->context()->Activate();
-    for (int kernel = 0; kernel < 2 && status.ok(); ++kernel) {
-      DeviceForm::Facts facts;
+    const int num_kernels = recomputes ? kernels::kNumModelKernels : 2;
+    for (int kernel = 0; kernel < num_kernels && status.ok(); ++kernel) {
+      kernels::ModelForm::Facts facts;
       if (const int error = form->get_facts(kernel, &facts)) {
         return std::string("has no code for this device: ") +
                form->error_string(error);
       }
-      if (facts.max_threads < kernels::kSumLanes) {
+      if (!recomputes && facts.max_threads < kernels::kSumLanes) {
         return "needs " + std::to_string(facts.num_registers) +
                " registers, more than the device has for " +
                std::to_string(kernels::kSumLanes) + " threads";
@@ -141,50 +136,11 @@ std::string WhyNoForm(const BatchModel& model, Machine* machine) {
     if (status.ok()) {
       status = machine->Allocate(1, &sums);
     }
-    for (const bool jacobian : {false, true}) {
+    static_assert(static_cast<int>(kernels::ModelKernel::kEvaluate) == 0);
+    for (int kernel = 0; kernel < (recomputes ? 1 : 2); ++kernel) {
       if (status.ok()) {
-        status = Launch(*form, RowBatch(), jacobian, machine, sums.data());
+        status = Launch(*form, kernel, RowBatch(), machine, sums.data());
       }
-    }
-    if (status.ok()) {
-      status = machine->Synchronize();
-    }
-    if (!status.ok()) {
-      return "can't be launched: " + status.message;
-    }
-  }
-  return "";
-}
-
-template <typename Machine>
-std::string WhyNoRecomputedForm(const BatchModel& model, Machine* machine) {
-  if constexpr (kIsHost<Machine>) {
-    return "has no kernels for that on the host";
-  } else {
-    const RecomputedForm* const form = model.GetRecomputedForm();
-    if (form == nullptr) {
-      return "has no kernels for that (CERES_EXT_RECOMPUTED_COST_FUNCTION)";
-    }
-    if (form->version != kBatchModelVersion ||
-        form->batch_size != static_cast<int32_t>(sizeof(RowBatch)) ||
-        form->params_size != kernels::ModelParamsSize(form->columns)) {
-      return "has kernels for that of another version of this library";
-    }
-    Status status = machine->context()->Activate();
-    for (int k = 0; k < kernels::kNumModelKernels && status.ok(); ++k) {
-      DeviceForm::Facts facts;
-      if (const int error = form->get_facts(k, &facts)) {
-        return std::string("has no code for this device: ") +
-               form->kernels.error_string(error);
-      }
-    }
-    // As in WhyNoForm.
-    typename Machine::template Buffer<RowSums> sums;
-    if (status.ok()) {
-      status = machine->Allocate(1, &sums);
-    }
-    if (status.ok()) {
-      status = Launch(*form, RowBatch(), machine, sums.data());
     }
     if (status.ok()) {
       status = machine->Synchronize();
@@ -455,9 +411,11 @@ Status ModelEvaluator<Machine>::Run(const RowBatch& rows, bool jacobian) {
   const auto run = [&]() -> Status {
     if constexpr (!kIsHost<Machine>) {
       if (jacobian && is_recomputed_) {
-        CERES_EXT_RETURN_IF_ERROR(machine_->context()->Activate());
-        return Launch(
-            *model_->GetRecomputedForm(), rows, machine_, sums_.data());
+        return Launch(*model_->GetForm(FormKind::kRecomputed),
+                      static_cast<int>(kernels::ModelKernel::kEvaluate),
+                      rows,
+                      machine_,
+                      sums_.data());
       }
     }
     return EvaluateRows(*model_, rows, jacobian, machine_, sums_.data());
@@ -486,8 +444,6 @@ Status ModelEvaluator<Machine>::Read(double* cost) {
 
 #define CERES_EXT_INSTANTIATE(Machine)                            \
   template decltype(WhyNoForm<Machine>) WhyNoForm<Machine>;       \
-  template decltype(WhyNoRecomputedForm<Machine>)                 \
-      WhyNoRecomputedForm<Machine>;                               \
   template decltype(EvaluateRows<Machine>) EvaluateRows<Machine>; \
   template class ModelEvaluator<Machine>;
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)

@@ -26,13 +26,11 @@ namespace ceres_ext {
 // Rows that a thread of the host works on at a time.
 inline constexpr int64_t kEvaluatedRowsPerTask = 1 << 12;
 
-// The reason why rows of the model can't be evaluated on the machine, a part of
-// a sentence; empty if they can.
+// The reason why rows of the model can't be evaluated on the machine (kRows),
+// or their Jacobian recomputed where they can (kRecomputed), a part of a
+// sentence; empty if they can.
 template <typename Machine>
-std::string WhyNoForm(const BatchModel& model, Machine* machine);
-// The same of kernels that recompute its Jacobian, where WhyNoForm is empty.
-template <typename Machine>
-std::string WhyNoRecomputedForm(const BatchModel& model, Machine* machine);
+std::string WhyNoForm(const BatchModel& model, FormKind kind, Machine* machine);
 
 // Evaluates rows, or queues that. jacobian: e and f are wanted.
 template <typename Machine>
@@ -71,7 +69,7 @@ class ModelEvaluator {
   // and, for rows of any shape, residual_begin and value_begin.
   struct Input {
     const BatchModel* model = nullptr;
-    bool is_recomputed = false;  // The Jacobian is, by GetRecomputedForm().
+    bool is_recomputed = false;  // The Jacobian is, by FormKind::kRecomputed.
     InputArray<int32_t> rows;    // their numbers in the problem
     std::vector<int32_t> place;  // empty: their numbers
     // In place of rows, place and combination, all in the machine's memory:

@@ -414,7 +414,7 @@ class RecomputedModelJacobian final
         machine->Allocate(int64_t{3} * rows->points().size(), &point_scale_));
     return this->SetupBatch(rows,
                             blocks,
-                            {&model.GetRecomputedForm()->kernels,
+                            {model.GetForm(FormKind::kRecomputed),
                              machine_batch_.data(),
                              rows->index().camera_id,
                              view_scale_.data(),

@@ -488,12 +488,12 @@ std::string WhyStored(const ProblemStructure& structure,
     return "some have a user-defined loss";
   }
   const BatchModel& its_model = *structure.models[model];
-  const std::string why = WhyNoRecomputedForm(its_model, machine);
+  const std::string why = WhyNoForm(its_model, FormKind::kRecomputed, machine);
   if (!why.empty()) {
     return TypeName(structure.rows->TypicalCostFunction(views.row(0))) + " " +
            why;
   }
-  *columns = its_model.GetRecomputedForm()->columns;
+  *columns = its_model.GetForm(FormKind::kRecomputed)->columns;
   return "";
 }
 

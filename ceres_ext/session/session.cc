@@ -82,7 +82,7 @@ Status Session<Machine>::FindForms(const SolvePlan& plan,
     return {};
   }
   for (const BatchModel* model : structure->models) {
-    forms->why_no_form.push_back(WhyNoForm(*model, machine_));
+    forms->why_no_form.push_back(WhyNoForm(*model, FormKind::kRows, machine_));
     const bool is_on_host =
         kIsHost<Machine> || !forms->why_no_form.back().empty();
     // A library without optimisation is slow itself.

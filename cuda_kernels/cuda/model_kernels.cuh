@@ -2,7 +2,7 @@
 //
 // The contract between the library and the module of a model
 // (model/model_jacobian.h): the kernels, and their parameters. Included by
-// .cu.cc files and by ceres_ext/recomputed_cost_function.cuh.
+// .cu.cc files and by ceres_ext/device/recomputed_form.cuh.
 #ifndef CERES_EXT_CUDA_KERNELS_CUDA_MODEL_KERNELS_CUH_
 #define CERES_EXT_CUDA_KERNELS_CUDA_MODEL_KERNELS_CUH_
 

@@ -30,7 +30,7 @@ namespace {
 // As Launch; arguments: of the types that the kernel has, or as large.
 template <typename... Arguments>
 Status LaunchInModule(ModelKernel kernel,
-                      const ModelKernels& module,
+                      const ModelForm& module,
                       const LaunchGrid& grid,
                       CudaMachine* machine,
                       Arguments... arguments) {
@@ -44,7 +44,7 @@ Status LaunchInModule(ModelKernel kernel,
   CERES_EXT_RETURN_IF_ERROR(FlushLaunches());
   void* addresses[] = {&arguments...};
   ModelLaunch launch;
-  launch.kernel = kernel;
+  launch.kernel = static_cast<int>(kernel);
   launch.device = machine->context()->device();
   launch.stream = machine->stream();
 #ifdef __CUDACC__
@@ -85,7 +85,7 @@ Status LaunchTiles(
   constexpr ModelKernel kKernel = TileKernelOfModel(kMode);
   static_assert(kKernel != ModelKernel::kSchurRhs || kMode == kSchurRhsMode);
   return LaunchInModule(kKernel,
-                        *params.source.kernels,
+                        *params.source.form,
                         {params.tiles.num_tiles, kStoredBlock, num_bytes},
                         machine,
                         params);
@@ -104,7 +104,7 @@ Status LaunchPointTasksInModule(ModelKernel kernel,
   const auto launch = [&](ModelKernel which, int64_t num_threads) {
     return LaunchInModule(
         which,
-        *params.jacobian.kernels,
+        *params.jacobian.form,
         {CeilDivide(num_threads, kPointTaskBlock), kPointTaskBlock},
         machine,
         params,
@@ -140,7 +140,7 @@ Status SumLongRepeats(const ObservationIndexRef& index,
                       CudaMachine* machine) {
   const CudaWorkspaceRef& workspace = *index.cuda_workspace;
   return LaunchInModule(ModelKernel::kLongRepeats,
-                        *source.kernels,
+                        *source.form,
                         {workspace.long_repeats.num_repeats, kChunkBlock},
                         machine,
                         index,
@@ -166,7 +166,7 @@ Status SumCameraChunks(const ObservationIndexRef& index,
     return LaunchInModule(kIsU       ? ModelKernel::kU
                           : kIsNorms ? ModelKernel::kCameraNorms
                                      : ModelKernel::kSchurDiagonal,
-                          *source.kernels,
+                          *source.form,
                           {workspace.num_chunks, kChunkBlock},
                           machine,
                           index,
@@ -192,7 +192,7 @@ int32_t ModelParamsSize(int columns) {
              CudaMachine* machine) {                                     \
     return LaunchInModule(                                               \
         ModelKernel::kRightMultiply,                                     \
-        *params.jacobian.kernels,                                        \
+        *params.jacobian.form,                                           \
         {CeilDivide(params.index.num_observations, kProductBlock),       \
          kProductBlock},                                                 \
         machine,                                                         \

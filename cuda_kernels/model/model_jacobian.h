@@ -2,8 +2,8 @@
 //
 // The Jacobian of a model that this library does not know, recomputed in each
 // product by kernels of the model's own module
-// (ceres_ext/recomputed_cost_function.cuh). The library has all that is around
-// a kernel and launches it by its number.
+// (ceres_ext/device/recomputed_form.cuh). The library has all that is around a
+// kernel and launches it by its number.
 #ifndef CERES_EXT_CUDA_KERNELS_MODEL_MODEL_JACOBIAN_H_
 #define CERES_EXT_CUDA_KERNELS_MODEL_MODEL_JACOBIAN_H_
 
@@ -15,8 +15,8 @@
 
 namespace ceres_ext::kernels {
 
-// The kernels of a model. Those on tiles are named by what they are part of
-// (cuda/camera_sums.cuh).
+// The kernels that recompute a Jacobian. Those on tiles are named by what they
+// are part of (cuda/camera_sums.cuh).
 enum class ModelKernel : int {
   kEvaluate,
   kRightMultiply,
@@ -37,9 +37,9 @@ enum class ModelKernel : int {
 };
 inline constexpr int kNumModelKernels = 16;
 
-// A launch of one of them.
+// A launch of a kernel of a form.
 struct ModelLaunch {
-  ModelKernel kernel = ModelKernel::kEvaluate;
+  int kernel = 0;
   int device = 0;
   void* stream = nullptr;
   // Not null: the launch becomes a node of this graph that follows *last, and
@@ -53,11 +53,49 @@ struct ModelLaunch {
   void** arguments = nullptr;
 };
 
-// Functions of the module; they return 0 or an error of CUDA.
-struct ModelKernels {
+// Kernels of a model for one purpose (ceres_ext::FormKind), in the module that
+// they were compiled in. Functions return 0 or an error of CUDA, which
+// error_string describes.
+struct ModelForm {
+  int32_t version = 0;      // ceres_ext::kBatchModelVersion
+  int32_t params_size = 0;  // bytes of the parameters of all kernels
+  // Columns of the block beside the point, padded, if the kernels recompute the
+  // Jacobian.
+  int32_t columns = 0;
+  // Bit s: parameter block s may vary, if the kernels solve fits.
+  uint32_t varying = 0;
+
+  struct Facts {
+    int num_registers = 0;
+    int64_t local_bytes = 0;  // of a thread, spilled registers included
+    int max_threads = 0;      // of a block
+  };
+  // Resources of a kernel on the current device.
+  int (*get_facts)(int kernel, Facts* facts) = nullptr;
   int (*launch)(const ModelLaunch& launch) = nullptr;
   const char* (*error_string)(int error) = nullptr;
 };
+
+// Queues a kernel of a form on a stream of a device. Arguments have the types
+// of the kernel's parameters.
+template <typename... Arguments>
+int LaunchForm(const ModelForm& form,
+               int kernel,
+               int device,
+               void* stream,
+               int64_t num_blocks,
+               int block_size,
+               Arguments... arguments) {
+  void* addresses[] = {&arguments...};
+  ModelLaunch launch;
+  launch.kernel = kernel;
+  launch.device = device;
+  launch.stream = stream;
+  launch.num_blocks = num_blocks;
+  launch.block_size = block_size;
+  launch.arguments = addresses;
+  return form.launch(launch);
+}
 
 // A source (model/jacobian_source.h) of rows of two residuals, a point and one
 // other block, whose Load functions the module has. It is compared as bytes, so
@@ -68,8 +106,8 @@ struct ModelJacobian {
   using Shape = BalShape<F>;
   static constexpr BlockLayout kLayout = kDeviceLayout;
 
-  const ModelKernels* kernels = nullptr;  // on the host
-  const void* rows = nullptr;  // a ceres_ext::RowBatch, in device memory
+  const ModelForm* form = nullptr;  // on the host
+  const void* rows = nullptr;       // a ceres_ext::RowBatch, in device memory
   const int32_t* camera_id = nullptr;    // of each row
   const double* camera_scale = nullptr;  // F per camera
   const double* point_scale = nullptr;   // 3 per point

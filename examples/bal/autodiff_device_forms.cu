@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "ceres_ext/recomputed_cost_function.cuh"
+#include "ceres_ext/device/cost_function.cuh"
 #include "examples/bal/autodiff_cost_functions.h"
 
 namespace ceres_ext::bal {
@@ -11,7 +11,7 @@ using AutodiffCost =
                                2,
                                kCameraSize,
                                3>;
-CERES_EXT_RECOMPUTED_COST_FUNCTION(AutodiffCost<9>)
-CERES_EXT_RECOMPUTED_COST_FUNCTION(AutodiffCost<10>)
+CERES_EXT_COST_FUNCTION(AutodiffCost<9>, ceres_ext::form::Recomputed)
+CERES_EXT_COST_FUNCTION(AutodiffCost<10>, ceres_ext::form::Recomputed)
 
 }  // namespace ceres_ext::bal

@@ -5,13 +5,13 @@
 // host.
 
 #include "ceres_ext/camera_models.h"
-#include "ceres_ext/device_cost_function.cuh"
+#include "ceres_ext/device/cost_function.cuh"
 #include "examples/colmap/reprojection_costs.h"
 
 namespace ceres_ext::colmap {
 
 #define CERES_EXT_COSTS_OF(Camera) \
-  CERES_EXT_DEVICE_COST_FUNCTION(ReprojectionCosts<Camera>::OneBlock)
+  CERES_EXT_COST_FUNCTION(ReprojectionCosts<Camera>::OneBlock, form::Rows)
 CERES_EXT_COSTS_OF(FovCamera)
 CERES_EXT_COSTS_OF(ThinPrismFisheyeCamera)
 CERES_EXT_COSTS_OF(RadTanThinPrismFisheyeCamera)

@@ -4,14 +4,15 @@
 // on the host.
 
 #include "ceres_ext/camera_models.h"
-#include "ceres_ext/device_cost_function.cuh"
+#include "ceres_ext/device/cost_function.cuh"
 #include "examples/colmap/reprojection_costs.h"
 
 namespace ceres_ext::colmap {
 
-#define CERES_EXT_COSTS_OF(Camera)                                   \
-  CERES_EXT_DEVICE_COST_FUNCTION(RigReprojectionCosts<Camera>::Cost) \
-  CERES_EXT_DEVICE_COST_FUNCTION(RigReprojectionCosts<Camera>::ConstantCost)
+#define CERES_EXT_COSTS_OF(Camera)                                        \
+  CERES_EXT_COST_FUNCTION(RigReprojectionCosts<Camera>::Cost, form::Rows) \
+  CERES_EXT_COST_FUNCTION(RigReprojectionCosts<Camera>::ConstantCost,     \
+                          form::Rows)
 CERES_EXT_COSTS_OF(PinholeCamera)
 CERES_EXT_COSTS_OF(SimpleRadialCamera)
 CERES_EXT_COSTS_OF(RadialCamera)

@@ -8,7 +8,7 @@
 
 #include "ceres/ceres.h"
 #include "ceres/rotation.h"
-#include "ceres_ext/device_cost_function.cuh"
+#include "ceres_ext/device/cost_function.cuh"
 #include "ceres_ext/solve.h"
 
 struct SnavelyError {
@@ -32,7 +32,7 @@ struct SnavelyError {
 
 using SnavelyCost =
     ceres_ext::DeviceAutoDiffCostFunction<SnavelyError, 2, 9, 3>;
-CERES_EXT_DEVICE_COST_FUNCTION(SnavelyCost)
+CERES_EXT_COST_FUNCTION(SnavelyCost, ceres_ext::form::Rows)
 
 int main(int argc, char** argv) {
   std::ifstream file(argc > 1 ? argv[1] : "");

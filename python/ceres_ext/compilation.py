@@ -19,7 +19,7 @@ from ._ceres_ext import CompiledCostFunction, _load_cost_function
 _INCLUDE = pathlib.Path(__file__).parent / "include"
 _SOURCE = """\
 #ifdef __CUDACC__
-#include "ceres_ext/device_cost_function.cuh"
+#include "ceres_ext/device/cost_function.cuh"
 #endif
 #include "python/src/compiled_cost_function.h"
 #line 1 "source"

@@ -102,7 +102,7 @@ void AddCompiled(nb::module_* module) {
       .def_prop_ro(
           "has_device_form",
           [](const Self& self) {
-            return self.model->model->GetDeviceForm() != nullptr;
+            return self.model->model->GetForm(FormKind::kRows) != nullptr;
           },
           "True if a device evaluates it, otherwise the host.")
       .def_prop_ro(

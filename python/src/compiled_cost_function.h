@@ -6,7 +6,7 @@
 //
 //   CERES_EXT_COMPILED_COST_FUNCTION(Functor, kNumResiduals, Ns...)
 //
-// and for nvcc ceres_ext/device_cost_function.cuh before that.
+// and for nvcc ceres_ext/device/cost_function.cuh before that.
 //
 // Only plain structs and function pointers cross it, so that the library needs
 // no symbol of the package, whose symbols are hidden.
@@ -95,11 +95,10 @@ struct Compiled {
     return &ceres_ext::python::Compiled<__VA_ARGS__>::compiled; \
   }
 #ifdef __CUDACC__
-#define CERES_EXT_COMPILED_COST_FUNCTION(...)                \
-  CERES_EXT_EXPORT_COMPILED_COST_FUNCTION(__VA_ARGS__)       \
-  [[maybe_unused]] static const bool ceres_ext_device_form = \
-      ceres_ext::internal::DeviceForms<                      \
-          ceres_ext::python::Compiled<__VA_ARGS__>::Model>::Register();
+#define CERES_EXT_COMPILED_COST_FUNCTION(...)                       \
+  CERES_EXT_EXPORT_COMPILED_COST_FUNCTION(__VA_ARGS__)              \
+  CERES_EXT_COST_FUNCTION(ceres_ext::python::Compiled<__VA_ARGS__>, \
+                          ceres_ext::form::Rows)
 #else
 #define CERES_EXT_COMPILED_COST_FUNCTION(...) \
   CERES_EXT_EXPORT_COMPILED_COST_FUNCTION(__VA_ARGS__)

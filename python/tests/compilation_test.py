@@ -344,6 +344,6 @@ def test_headers_are_in_the_package():
         "ceres/rotation.h",
         "ceres_ext/camera_models.h",
         "ceres_ext/photogrammetry.h",
-        "ceres_ext/device_cost_function.cuh",
+        "ceres_ext/device/cost_function.cuh",
     ):
         assert (folder / name).exists(), name

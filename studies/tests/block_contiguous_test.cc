@@ -30,7 +30,7 @@ struct Result {
 
 class BlockContiguousTest : public CudaProblemTest {
  protected:
-  void Prepare(const PairList& pairs) {
+  void Prepare(const Structure& pairs) {
     using Source = StoredJacobian<double, BalShape<C>, kDeviceLayout>;
     ASSERT_NO_FATAL_FAILURE(CudaProblemTest::Prepare(
         pairs,
@@ -316,7 +316,7 @@ TEST_F(BlockContiguousTest, SameAsContinuousElementOfLongTracks) {
 }
 
 TEST_F(BlockContiguousTest, SameAsContinuousElementWithoutObservations) {
-  PairList pairs;
+  Structure pairs;
   pairs.num_cameras = 3;
   pairs.num_points = 5;
   Prepare(pairs);

@@ -21,7 +21,7 @@ constexpr int kPacked = PackedSize(C);
 template <typename T>
 class ExplicitWCuda : public CudaProblemTest {
  protected:
-  void Compare(const PairList& pairs, const CudaWorkspace::Options& options) {
+  void Compare(const Structure& pairs, const CudaWorkspace::Options& options) {
     ASSERT_NO_FATAL_FAILURE(Prepare(pairs, options));
     host_jc_ = Values(2 * C * n_, 1);
     host_jp_ = Values(6 * n_, 2);
@@ -253,10 +253,7 @@ TYPED_TEST(ExplicitWCuda, ScatteredPoints) {
 TYPED_TEST(ExplicitWCuda, LongTracks) { this->Compare(MakeLongPairs(), {}); }
 
 TYPED_TEST(ExplicitWCuda, NoObservations) {
-  PairList pairs;
-  pairs.num_cameras = 3;
-  pairs.num_points = 5;
-  this->Compare(pairs, {});
+  this->Compare(Structure{"", 3, 5, {}, {}}, {});
 }
 
 }  // namespace

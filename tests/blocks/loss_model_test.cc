@@ -30,6 +30,7 @@
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/on_machine.h"
+#include "tests/common/own_loss.h"
 
 namespace ceres_ext {
 namespace {
@@ -41,17 +42,6 @@ class UsersOwnLoss final : public ceres::LossFunction {
     rho[0] = s + 1e-3 * s * s;
     rho[1] = 1.0 + 2e-3 * s;
     rho[2] = 2e-3;
-  }
-};
-
-// Geman and McClure's: rho = s / (1 + s / 100), rho'' < 0 everywhere.
-class GemanMcClure final : public ceres::LossFunction {
- public:
-  void Evaluate(double s, double rho[3]) const final {
-    const double slope = 1.0 / (1.0 + s / 100.0);
-    rho[0] = s * slope;
-    rho[1] = slope * slope;
-    rho[2] = -0.02 * slope * slope * slope;
   }
 };
 
@@ -273,7 +263,7 @@ TEST_F(AllLosses, OfCeresAndNone) {
 TEST_F(AllLosses, OfAUserBesideThoseOfCeres) {
   const ceres::HuberLoss huber(1.0);
   const UsersOwnLoss own;
-  const GemanMcClure another;
+  const OwnLoss another;
   const TwiceHuber twice;
   Check({&huber, &own, nullptr, &twice, &another}, /*calls_user=*/true);
 }
@@ -384,7 +374,7 @@ class LossesInOrder : public OnMachine {
 TEST_F(LossesInOrder, AnyNumberOfRows) {
   const ceres::HuberLoss huber(1.0);
   const UsersOwnLoss own;
-  const GemanMcClure another;
+  const OwnLoss another;
   const ceres::LossFunction* const kinds[] = {
       &own, &huber, nullptr, &another, nullptr};
   for (const int64_t n : {1, 31, 32, 33, 2049, (1 << 18) + 33}) {
@@ -670,7 +660,7 @@ class SolvesWithLosses : public OnMachine {
 TEST_F(SolvesWithLosses, OfAUserAsStockCeres) {
   const ceres::HuberLoss huber(1.0);
   const UsersOwnLoss own;
-  const GemanMcClure another;
+  const OwnLoss another;
   const TwiceHuber twice;
   const ceres::ScaledLoss scaled(&another, 0.5, ceres::DO_NOT_TAKE_OWNERSHIP);
   const std::pair<std::vector<const ceres::LossFunction*>, int64_t> cases[] = {

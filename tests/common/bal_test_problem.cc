@@ -77,26 +77,29 @@ BalTestProblem MakeBalTestProblem(int num_cameras,
   return problem;
 }
 
+ceres::CostFunction* BalTestProblem::MakeCost(size_t k,
+                                              Derivatives derivatives) const {
+  const double u = observations[2 * k];
+  const double v = observations[2 * k + 1];
+  if (derivatives == Derivatives::kAnalytic) {
+    return camera_size == 9 ? CreateBalReprojectionError(u, v)
+                            : CreateBalReprojectionErrorQuaternion(u, v);
+  }
+  if (camera_size == 9) {
+    return new ceres::AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
+        new AutodiffReprojection<3>{u, v});
+  }
+  return new ceres::AutoDiffCostFunction<AutodiffReprojection<4>, 2, 10, 3>(
+      new AutodiffReprojection<4>{u, v});
+}
+
 std::unique_ptr<ceres::Problem> BuildProblem(BalTestProblem* bal,
                                              Derivatives derivatives,
                                              bool use_manifold,
                                              ceres::LossFunction* loss) {
   auto problem = std::make_unique<ceres::Problem>();
   for (size_t k = 0; k < bal->camera_id.size(); ++k) {
-    const double u = bal->observations[2 * k];
-    const double v = bal->observations[2 * k + 1];
-    ceres::CostFunction* cost = nullptr;
-    if (derivatives == Derivatives::kAnalytic) {
-      cost = bal->camera_size == 9 ? CreateBalReprojectionError(u, v)
-                                   : CreateBalReprojectionErrorQuaternion(u, v);
-    } else if (bal->camera_size == 9) {
-      cost = new ceres::AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
-          new AutodiffReprojection<3>{u, v});
-    } else {
-      cost = new ceres::AutoDiffCostFunction<AutodiffReprojection<4>, 2, 10, 3>(
-          new AutodiffReprojection<4>{u, v});
-    }
-    problem->AddResidualBlock(cost,
+    problem->AddResidualBlock(bal->MakeCost(k, derivatives),
                               loss,
                               bal->camera(bal->camera_id[k]),
                               bal->point(bal->point_id[k]));

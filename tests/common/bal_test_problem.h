@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "ceres/cost_function.h"
 #include "ceres/internal/port.h"
 #include "ceres/loss_function.h"
 #include "ceres/problem.h"
@@ -47,6 +48,8 @@ struct AutodiffReprojection {
   double v;
 };
 
+enum class Derivatives { kAnalytic, kAutodiff };
+
 struct BalTestProblem {
   int camera_size = 9;  // 9 (angle-axis) or 10 (quaternion)
   std::vector<double> cameras;
@@ -65,6 +68,9 @@ struct BalTestProblem {
     values.insert(values.end(), points.begin(), points.end());
     return values;
   }
+  // A cost function of observation k.
+  ceres::CostFunction* MakeCost(
+      size_t k, Derivatives derivatives = Derivatives::kAnalytic) const;
   double* camera(int i) { return &cameras[camera_size * i]; }
   double* point(int i) { return &points[3 * i]; }
 };
@@ -74,8 +80,6 @@ BalTestProblem MakeBalTestProblem(int num_cameras,
                                   int views_per_point,
                                   int camera_size,
                                   unsigned seed = 5);
-
-enum class Derivatives { kAnalytic, kAutodiff };
 
 // Adds all residual blocks; `bal` owns the parameters and must outlive the
 // ceres::Problem. `loss` may be null and is owned by the problem.

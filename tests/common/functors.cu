@@ -1,3 +1,16 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The device forms of problems of whole solves. Tests of the emulated
+// device include this file.
 
-#include "tests/common/functors.cuh"
+#include "ceres_ext/device/cost_function.cuh"
+#include "tests/common/functors.h"
+
+namespace ceres_ext {
+
+#define CERES_EXT_TEST_FUNCTOR(...) \
+  CERES_EXT_COST_FUNCTION(DeviceAutoDiffCostFunction<__VA_ARGS__>, form::Rows)
+CERES_EXT_FOR_EACH_TEST_FUNCTOR(CERES_EXT_TEST_FUNCTOR)
+#undef CERES_EXT_TEST_FUNCTOR
+
+}  // namespace ceres_ext

@@ -21,19 +21,11 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
+#include "tests/common/own_loss.h"
 #include "tests/common/own_manifold.h"
 #include "tests/common/random_cases.h"
 
 namespace ceres_ext {
-
-class OwnLoss final : public ceres::LossFunction {
- public:
-  void Evaluate(double s, double rho[3]) const final {
-    rho[0] = std::log1p(s);
-    rho[1] = 1.0 / (1.0 + s);
-    rho[2] = -rho[1] * rho[1];
-  }
-};
 
 // With constants that are not a model's: x and y, negated.
 inline ceres::CostFunction* MakeOfNegated(const void* constants) {
@@ -335,15 +327,8 @@ class RandomArrays {
       case 7: {  // Objects: Ceres's and this library's by turns.
         std::vector<ceres::CostFunction*> cost_functions;
         for (int64_t k = 0; k < n9; ++k) {
-          const double* const xy = &nine.observations[2 * k];
-          if (k % 3 != 0) {
-            owned_.emplace_back(
-                new ceres::
-                    AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
-                        new AutodiffReprojection<3>{xy[0], xy[1]}));
-          } else {
-            owned_.emplace_back(CreateBalReprojectionError(xy[0], xy[1]));
-          }
+          owned_.emplace_back(nine.MakeCost(
+              k, k % 3 != 0 ? Derivatives::kAutodiff : Derivatives::kAnalytic));
           cost_functions.push_back(owned_.back().get());
         }
         Residuals residuals;

@@ -25,6 +25,44 @@ const char* Name(Kind kind) {
   return "";
 }
 
+void AddRow(Kind kind,
+            Derivatives derivatives,
+            size_t k,
+            ceres::LossFunction* loss,
+            BalTestProblem* bal,
+            ceres::Problem* problem) {
+  double* const camera = bal->camera(bal->camera_id[k]);
+  double* const point = bal->point(bal->point_id[k]);
+  if (kind == Kind::kViews) {
+    problem->AddResidualBlock(
+        new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
+            new SplitReprojection{bal->observations[2 * k],
+                                  bal->observations[2 * k + 1]}),
+        loss,
+        camera,
+        bal->camera(0) + 6,
+        point);
+  } else {
+    problem->AddResidualBlock(
+        bal->MakeCost(k, derivatives), loss, camera, point);
+  }
+}
+
+void AddTie(int i,
+            int j,
+            ceres::LossFunction* loss,
+            BalTestProblem* bal,
+            ceres::Problem* problem) {
+  auto* const near = new Near<4>{0.01};
+  ceres::CostFunction* cost = nullptr;
+  if (bal->camera_size == 9) {
+    cost = new ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9>(near);
+  } else {
+    cost = new ceres::AutoDiffCostFunction<Near<4>, 4, 10, 10>(near);
+  }
+  problem->AddResidualBlock(cost, loss, bal->camera(i), bal->camera(j));
+}
+
 Case::Case(Kind kind, int num_threads, BalTestProblem start)
     : bal(std::move(start)) {
   options = TestOptions(&bal, num_threads);
@@ -32,25 +70,13 @@ Case::Case(Kind kind, int num_threads, BalTestProblem start)
     problem = std::make_unique<ceres::Problem>();
     options.linear_solver_ordering = nullptr;
     for (size_t k = 0; k < bal.camera_id.size(); ++k) {
-      double* camera = bal.camera(bal.camera_id[k]);
-      problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
-              new SplitReprojection{bal.observations[2 * k],
-                                    bal.observations[2 * k + 1]}),
-          nullptr,
-          camera,
-          bal.camera(0) + 6,
-          bal.point(bal.point_id[k]));
+      AddRow(kind, Derivatives::kAutodiff, k, nullptr, &bal, problem.get());
     }
   } else {
     problem = BuildProblem(&bal, Derivatives::kAnalytic);
   }
   if (kind == Kind::kGeneralRows) {
-    problem->AddResidualBlock(
-        new ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9>(new Near<4>{0.01}),
-        new ceres::HuberLoss(1.0),
-        bal.camera(0),
-        bal.camera(1));
+    AddTie(0, 1, new ceres::HuberLoss(1.0), &bal, problem.get());
   }
   if (kind == Kind::kStock) {
     options.linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;

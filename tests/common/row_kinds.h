@@ -5,8 +5,10 @@
 #ifndef CERES_EXT_TESTS_COMMON_ROW_KINDS_H_
 #define CERES_EXT_TESTS_COMMON_ROW_KINDS_H_
 
+#include <cstddef>
 #include <memory>
 
+#include "ceres/loss_function.h"
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres_ext/options.h"
@@ -19,6 +21,20 @@ namespace ceres_ext {
 enum class Kind { kObservations, kViews, kGeneralRows, kStock };
 
 const char* Name(Kind kind);
+
+// Adds row k: a view, or an observation of any other kind.
+void AddRow(Kind kind,
+            Derivatives derivatives,
+            size_t k,
+            ceres::LossFunction* loss,
+            BalTestProblem* bal,
+            ceres::Problem* problem);
+// Adds a row of any shape between cameras i and j.
+void AddTie(int i,
+            int j,
+            ceres::LossFunction* loss,
+            BalTestProblem* bal,
+            ceres::Problem* problem);
 
 // A problem of the kind, which has its parameters on the heap: it may move.
 struct Case {

@@ -26,7 +26,7 @@
 #include "tests/common/own_manifold.h"
 
 #ifdef CERES_EXT_EMULATED
-#include "tests/common/functors.cuh"
+#include "tests/common/functors.cu"
 #endif
 
 namespace ceres_ext {

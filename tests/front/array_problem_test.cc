@@ -26,14 +26,12 @@
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
 #include "tests/common/has_device.h"
+#include "tests/common/own_loss.h"
 #include "tests/common/own_manifold.h"
 #include "tests/common/same_summary.h"
 
 namespace ceres_ext {
 namespace {
-
-using FunctorCost =
-    DeviceAutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>;
 
 // A problem and what its arrays point to.
 struct Arrays {
@@ -90,16 +88,11 @@ struct Arrays {
       add(of_points, j, 3, bal.point(j));
     }
     for (size_t k = 0; k < bal.camera_id.size(); ++k) {
-      const double u = bal.observations[2 * k];
-      const double v = bal.observations[2 * k + 1];
-      ceres::CostFunction* cost = nullptr;
-      if (bal.camera_size == 10) {
-        cost = CreateBalReprojectionErrorQuaternion(u, v);
-      } else if (use_functor) {
-        cost = new FunctorCost(AutodiffReprojection<3>{u, v});
-      } else {
-        cost = CreateBalReprojectionError(u, v);
-      }
+      ceres::CostFunction* const cost =
+          use_functor && bal.camera_size == 9
+              ? new FunctorCost(AutodiffReprojection<3>{
+                    bal.observations[2 * k], bal.observations[2 * k + 1]})
+              : bal.MakeCost(k);
       ceres::LossFunction* of_row = loss;
       if (!weights.empty()) {
         scaled.push_back(std::make_shared<ceres::ScaledLoss>(
@@ -223,16 +216,6 @@ TEST(ArrayProblem, SameBitsWithALoss) {
     ExpectSameBitsOnAllDevices(arrays);
   }
 }
-
-// One that only the host can call.
-class OwnLoss final : public ceres::LossFunction {
- public:
-  void Evaluate(double s, double rho[3]) const final {
-    rho[0] = std::log1p(s);
-    rho[1] = 1.0 / (1.0 + s);
-    rho[2] = -rho[1] * rho[1];
-  }
-};
 
 TEST(ArrayProblem, SameBitsWithALossOfAUsersOwn) {
   Arrays arrays(9);
@@ -484,20 +467,16 @@ TEST(ArrayProblem, SameBitsWithTwoKindsOfCameras) {
           problem.AddParameterBlock(a.point(j), 3);
         }
         for (size_t k = 0; k < a.camera_id.size(); ++k) {
-          problem.AddResidualBlock(
-              CreateBalReprojectionError(a.observations[2 * k],
-                                         a.observations[2 * k + 1]),
-              nullptr,
-              a.camera(a.camera_id[k]),
-              a.point(a.point_id[k]));
+          problem.AddResidualBlock(a.MakeCost(k),
+                                   nullptr,
+                                   a.camera(a.camera_id[k]),
+                                   a.point(a.point_id[k]));
         }
         for (size_t k = 0; k < b.camera_id.size(); ++k) {
-          problem.AddResidualBlock(
-              CreateBalReprojectionErrorQuaternion(b.observations[2 * k],
-                                                   b.observations[2 * k + 1]),
-              nullptr,
-              b.camera(b.camera_id[k]),
-              a.point(b.point_id[k]));
+          problem.AddResidualBlock(b.MakeCost(k),
+                                   nullptr,
+                                   b.camera(b.camera_id[k]),
+                                   a.point(b.point_id[k]));
         }
         Solve(SolverOptions(), On(device), &problem, &summary);
       }
@@ -771,11 +750,7 @@ TEST(ArrayProblem, TakesAnyCostFunctions) {
   std::vector<std::unique_ptr<ceres::CostFunction>> owner;
   std::vector<ceres::CostFunction*> cost_functions;
   for (size_t k = 0; k < arrays.bal.camera_id.size(); ++k) {
-    owner.push_back(
-        std::make_unique<
-            ceres::AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>>(
-            new AutodiffReprojection<3>{arrays.bal.observations[2 * k],
-                                        arrays.bal.observations[2 * k + 1]}));
+    owner.emplace_back(arrays.bal.MakeCost(k, Derivatives::kAutodiff));
     cost_functions.push_back(owner.back().get());
   }
   ArrayProblem problem;

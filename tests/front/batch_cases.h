@@ -7,11 +7,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
+#include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/batch.h"
@@ -45,6 +48,43 @@ inline Case MakeCase(int num_cameras,
   one.row_is_active.assign(one.problem.camera_id.size(), 1);
   one.weights.assign(one.problem.camera_id.size(), 1.0);
   return one;
+}
+
+// The case as a problem that refers to it, with a loss object of each row.
+inline std::unique_ptr<ceres::Problem> MakeProblem(Case* one,
+                                                   ceres::LossFunction* loss) {
+  ceres::Problem::Options of_problem;
+  of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+  auto problem = std::make_unique<ceres::Problem>(of_problem);
+  BalTestProblem& bal = one->problem;
+  for (size_t k = 0; k < bal.camera_id.size(); ++k) {
+    if (one->row_is_active[k] == 0) {
+      continue;
+    }
+    problem->AddResidualBlock(
+        bal.MakeCost(k),
+        new ceres::ScaledLoss(
+            loss, one->weights[k], ceres::DO_NOT_TAKE_OWNERSHIP),
+        bal.camera(bal.camera_id[k]),
+        bal.point(bal.point_id[k]));
+  }
+  for (int i = 0; i < bal.num_cameras(); ++i) {
+    if (problem->HasParameterBlock(bal.camera(i))) {
+      if (one->manifold != nullptr) {
+        problem->SetManifold(bal.camera(i), one->manifold);
+      }
+      if (one->camera_is_constant[i] != 0) {
+        problem->SetParameterBlockConstant(bal.camera(i));
+      }
+    }
+  }
+  for (int i = 0; i < bal.num_points(); ++i) {
+    if (problem->HasParameterBlock(bal.point(i)) &&
+        one->point_is_constant[i] != 0) {
+      problem->SetParameterBlockConstant(bal.point(i));
+    }
+  }
+  return problem;
 }
 
 // Cases end to end.

@@ -1,8 +1,12 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
-#include "tests/front/cuda_faults_functors.cuh"
+#include "ceres_ext/device/cost_function.cuh"
+#include "tests/common/functors.h"
 
 namespace ceres_ext {
+
+CERES_EXT_COST_FUNCTION(FunctorCost, form::Rows)
+
 namespace {
 
 __global__ void TrapKernel() { __trap(); }

@@ -30,19 +30,29 @@
 #include "cuda_kernels/machine/cuda_process.h"
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
+#include "tests/common/functors.h"
 #include "tests/common/has_cudss.h"
 #include "tests/common/has_device.h"
 #include "tests/common/row_kinds.h"
-#include "tests/front/cuda_faults_functors.h"
 #include "tests/front/others_capture.h"
 
 #ifdef CERES_EXT_EMULATED
-#include "tests/front/cuda_faults_functors.cuh"
+#include "ceres_ext/device/cost_function.cuh"
 #else
 #include <dlfcn.h>
 #endif
 
 namespace ceres_ext {
+
+#ifdef CERES_EXT_EMULATED
+CERES_EXT_COST_FUNCTION(FunctorCost, form::Rows)
+#else
+// Queue, on the default stream, a kernel that traps and one that writes where
+// there is no memory. Neither waits.
+void QueueTrap();
+void QueueWriteToNowhere();
+#endif
+
 namespace {
 
 #define SKIP_WITHOUT_DEVICE()                  \

@@ -19,12 +19,12 @@
 #include "ceres_ext/solve.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/functors.h"
 #include "tests/common/has_device.h"
-#include "tests/front/device_cost_function_functors.h"
 #include "tests/front/unoptimized_cost_function.h"
 
 #ifdef CERES_EXT_EMULATED
-#include "tests/front/device_cost_function_functors.cuh"
+#include "tests/front/device_cost_function_functors.cu"
 #endif
 
 namespace ceres_ext {
@@ -457,7 +457,7 @@ TEST(DeviceAutoDiffCostFunction, EvaluatesAsCeresDoes) {
 }
 
 TEST(DeviceAutoDiffCostFunction, OwnsItsFunctorOrNot) {
-  Fragile functor{Fault::kNone, 1.0};
+  Fragile functor{FunctorFault::kNone, 1.0};
   const double x[3] = {0.0, 0.0, 0.0};
   const double* parameters[] = {x};
   double residual = 0.0;
@@ -473,7 +473,7 @@ TEST(DeviceAutoDiffCostFunction, OwnsItsFunctorOrNot) {
     EXPECT_EQ(constants.limit, 7.0);
   }
   const DeviceAutoDiffCostFunction<Fragile, 1, 3> owner(
-      new Fragile{Fault::kNone, 1.0});
+      new Fragile{FunctorFault::kNone, 1.0});
   EXPECT_TRUE(owner.Evaluate(parameters, &residual, nullptr));
   EXPECT_EQ(residual, -2.0);
 }
@@ -496,11 +496,11 @@ TEST(DeviceCostFunction, LeavesOutDerivativesThatNobodyWants) {
 
 TEST(DeviceCostFunction, AStepThatCannotBeEvaluatedIsRejected) {
   for (const DeviceType device : Devices()) {
-    for (const Fault fault : {Fault::kFalse,
-                              Fault::kNotANumber,
-                              Fault::kDerivative,
-                              Fault::kThrows}) {
-      if (fault == Fault::kThrows && device == DEVICE_CUDA) {
+    for (const FunctorFault fault : {FunctorFault::kFalse,
+                                     FunctorFault::kNotANumber,
+                                     FunctorFault::kDerivative,
+                                     FunctorFault::kThrows}) {
+      if (fault == FunctorFault::kThrows && device == DEVICE_CUDA) {
         continue;  // There are no exceptions.
       }
       double x[3] = {0.0, 0.0, 0.0};
@@ -514,7 +514,7 @@ TEST(DeviceCostFunction, AStepThatCannotBeEvaluatedIsRejected) {
       Solve(TestOptions(), TestExtOptions(device), &problem, &summary);
       const std::string log = ::testing::internal::GetCapturedStderr();
       ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-      if (fault == Fault::kDerivative) {
+      if (fault == FunctorFault::kDerivative) {
         // The cost is finite, so the step has been taken.
         EXPECT_EQ(summary.termination_type, ceres::FAILURE);
       } else {
@@ -541,7 +541,7 @@ struct SetLimit : public ceres::EvaluationCallback {
 
 TEST(DeviceCostFunction, WithAnEvaluationCallbackCeresEvaluates) {
   for (const DeviceType device : Devices()) {
-    Fragile functor{Fault::kFalse, -1.0};
+    Fragile functor{FunctorFault::kFalse, -1.0};
     SetLimit callback(&functor);
     ceres::Problem::Options problem_options;
     problem_options.evaluation_callback = &callback;
@@ -569,7 +569,7 @@ TEST(DeviceCostFunction, AStartThatCannotBeEvaluatedFails) {
     for (int i = 0; i < 40; ++i) {
       problem.AddResidualBlock(
           new DeviceAutoDiffCostFunction<Fragile, 1, 3>(
-              Fragile{Fault::kNotANumber, i % 4 == 0 ? 0.0 : 1.0}),
+              Fragile{FunctorFault::kNotANumber, i % 4 == 0 ? 0.0 : 1.0}),
           nullptr,
           x);
     }
@@ -605,9 +605,9 @@ std::string WhyCeres() {
 }
 
 template <int kReason>
-void SetForm(const DeviceForm* form) {
-  internal::BatchForms<typename UnwillingCost<kReason>::Model>::device_form =
-      form;
+void SetForm(const kernels::ModelForm* form) {
+  internal::BatchForms<typename UnwillingCost<kReason>::Model>::forms
+      [static_cast<int>(FormKind::kRows)] = form;
 }
 
 const char* NameOfError(int /*error*/) { return "no kernel image"; }
@@ -617,36 +617,36 @@ TEST(DeviceForm, OnesThatDoNotFitLeaveTheirRowsToCeres) {
     GTEST_SKIP() << "skipped: no CUDA device";
   }
   EXPECT_THAT(WhyCeres<0>(), HasSubstr("has no device form"));
+  using Form = kernels::ModelForm;
 
-  const DeviceForm good = {
-      kBatchModelVersion,
-      sizeof(RowBatch),
-      [](int, DeviceForm::Facts* facts) {
-        facts->max_threads = 1024;
-        return 0;
-      },
-      [](int, void*, bool, const RowBatch&, int, double*, int32_t*, RowSums*) {
-        return 0;
-      },
-      &NameOfError};
-  DeviceForm old = good;
+  const Form good = {kBatchModelVersion,
+                     sizeof(RowBatch),
+                     0,
+                     0,
+                     [](int, Form::Facts* facts) {
+                       facts->max_threads = 1024;
+                       return 0;
+                     },
+                     [](const kernels::ModelLaunch&) { return 0; },
+                     &NameOfError};
+  Form old = good;
   old.version = kBatchModelVersion + 1;
   SetForm<1>(&old);
   EXPECT_THAT(WhyCeres<1>(), HasSubstr("of another version of this library"));
 
-  DeviceForm other_size = good;
-  other_size.batch_size -= 8;
+  Form other_size = good;
+  other_size.params_size -= 8;
   SetForm<2>(&other_size);
   EXPECT_THAT(WhyCeres<2>(), HasSubstr("of another version of this library"));
 
-  DeviceForm other_device = good;
-  other_device.get_facts = [](int, DeviceForm::Facts*) { return 209; };
+  Form other_device = good;
+  other_device.get_facts = [](int, Form::Facts*) { return 209; };
   SetForm<3>(&other_device);
   EXPECT_THAT(WhyCeres<3>(),
               HasSubstr("has no code for this device: no kernel image"));
 
-  DeviceForm large = good;
-  large.get_facts = [](int, DeviceForm::Facts* facts) {
+  Form large = good;
+  large.get_facts = [](int, Form::Facts* facts) {
     facts->num_registers = 300;
     facts->max_threads = 128;
     return 0;
@@ -654,11 +654,8 @@ TEST(DeviceForm, OnesThatDoNotFitLeaveTheirRowsToCeres) {
   SetForm<4>(&large);
   EXPECT_THAT(WhyCeres<4>(), HasSubstr("needs 300 registers"));
 
-  DeviceForm failing = good;
-  failing.launch =
-      [](int, void*, bool, const RowBatch&, int, double*, int32_t*, RowSums*) {
-        return 2;
-      };
+  Form failing = good;
+  failing.launch = [](const kernels::ModelLaunch&) { return 2; };
   SetForm<5>(&failing);
   EXPECT_THAT(WhyCeres<5>(), HasSubstr("can't be launched"));
 }
@@ -688,9 +685,7 @@ class OtherVersion : public BatchableCostFunction {
                                      8,
                                      nullptr,
                                      nullptr,
-                                     nullptr,
-                                     false,
-                                     nullptr};
+                                     false};
     return model;
   }
   void CopyConstants(void* /*constants*/) const override {}

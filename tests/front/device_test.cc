@@ -25,7 +25,9 @@
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/has_device.h"
+#include "tests/common/own_loss.h"
 #include "tests/common/own_manifold.h"
+#include "tests/common/state_of_iterations.h"
 
 #ifdef CERES_EXT_WITH_CUDA
 #include <cuda_runtime.h>
@@ -500,22 +502,11 @@ TEST(Device, LossFunctions) {
   });
 }
 
-// rho = 4 s / (4 + s): a loss that only the host can call.
-class UsersOwnLoss final : public ceres::LossFunction {
- public:
-  void Evaluate(double s, double rho[3]) const final {
-    const double slope = 4.0 / (4.0 + s);
-    rho[0] = s * slope;
-    rho[1] = slope * slope;
-    rho[2] = -0.5 * slope * slope * slope;
-  }
-};
-
 // The existing residual blocks keep no loss; every third is added again, every
 // other of those with the user-defined loss.
 const auto kAddLosses =
     [](BalTestProblem*, ceres::Problem* problem, ceres::Solver::Options*) {
-      auto* own = new UsersOwnLoss;
+      auto* own = new OwnLoss;
       auto* cauchy = new ceres::CauchyLoss(2.0);
       std::vector<ceres::ResidualBlockId> ids;
       problem->GetResidualBlocks(&ids);
@@ -538,8 +529,7 @@ TEST(Device, LossFunctionsOfAUser) {
   Options options = DeviceOptions();
   const Result device = SolveModified(start, options, false, kAddLosses);
   EXPECT_EQ(device.summary.num_host_losses, 500);
-  EXPECT_NE(device.summary.host_loss_type.find("UsersOwnLoss"),
-            std::string::npos);
+  EXPECT_NE(device.summary.host_loss_type.find("OwnLoss"), std::string::npos);
   EXPECT_EQ(SolveModified(start, options, false, kAddLosses).parameters,
             device.parameters);
   options.precision = PRECISION_MIXED;
@@ -928,35 +918,7 @@ TEST(Device, OnlyBlocksOfAUsersManifoldCrossInAnIteration) {
 
 TEST(Device, StateComesBackWhenTheUserAsks) {
   SKIP_WITHOUT_DEVICE();
-  class Watch : public ceres::IterationCallback {
-   public:
-    explicit Watch(ceres::Problem* problem) : problem_(problem) {}
-    ceres::CallbackReturnType operator()(
-        const ceres::IterationSummary& summary) override {
-      double cost = 0.0;
-      problem_->Evaluate(
-          ceres::Problem::EvaluateOptions(), &cost, nullptr, nullptr, nullptr);
-      if (summary.step_is_successful) {
-        EXPECT_NEAR(cost, summary.cost, 1e-11 * cost);
-        ++num_checked;
-      }
-      return ceres::SOLVER_CONTINUE;
-    }
-    int num_checked = 0;
-
-   private:
-    ceres::Problem* problem_;
-  };
-  BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);
-  auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
-  Watch watch(problem.get());
-  ceres::Solver::Options options = TestOptions(&bal);
-  options.callbacks.push_back(&watch);
-  options.update_state_every_iteration = true;
-  Summary summary;
-  Solve(options, DeviceOptions(), problem.get(), &summary);
-  EXPECT_EQ(summary.path, PATH_FULL) << summary.message;
-  EXPECT_GT(watch.num_checked, 3);
+  ExpectStateOfEachIteration(DeviceOptions(), 1e-11);
 }
 
 TEST(Device, SolvesAtOnceFromSeveralThreads) {

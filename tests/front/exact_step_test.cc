@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
 #include "ceres/manifold.h"
 #include "ceres/normal_prior.h"
@@ -285,12 +284,7 @@ void SolveAllParts(DeviceType device, const ceres::Solver::Options& of_solver) {
         }
         case 4:  // a chain of cameras that no point couples
           for (int i = 0; i + 1 < bal->num_cameras(); ++i) {
-            problem->AddResidualBlock(
-                new ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9>(
-                    new Near<4>{0.01}),
-                nullptr,
-                bal->camera(bal->num_cameras() - 1 - i),
-                bal->camera(i));
+            AddTie(bal->num_cameras() - 1 - i, i, nullptr, bal, problem);
           }
           break;
         case 5:  // users' functors

@@ -1,34 +1,20 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The models of tests/front/solve_fits_test.cc.
+// The models of tests/front/solve_fits_test.cc, beside PeakCost of
+// batch_functors.h.
 
 #ifndef CERES_EXT_TESTS_FRONT_FIT_FUNCTORS_H_
 #define CERES_EXT_TESTS_FRONT_FIT_FUNCTORS_H_
 
-#include <cmath>
 #include <utility>
 
+#include "benchmarks/batch_functors.h"
 #include "ceres/internal/port.h"
-#include "ceres/jet.h"
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/photogrammetry.h"
 
 namespace ceres_ext {
-
-// A Gaussian over a constant background: height, centre, width, background.
-struct PeakError {
-  template <typename T>
-  CERES_HOST_DEVICE bool operator()(const T* p, T* residuals) const {
-    using std::exp;
-    const T u = (x - p[1]) / p[2];
-    residuals[0] = p[0] * exp(-0.5 * u * u) + p[3] - y;
-    return true;
-  }
-  double x;
-  double y;
-};
-using PeakCost = DeviceAutoDiffCostFunction<PeakError, 1, 4>;
 
 // A line through a point of its own origin: two blocks that vary, and one that
 // is constant. Fails at a slope above 1e3.

@@ -27,6 +27,7 @@
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
+#include "tests/common/own_loss.h"
 #include "tests/common/own_manifold.h"
 
 namespace ceres_ext {
@@ -51,17 +52,6 @@ struct Row {
   const char* reason;         // part of path_reason; null: none expected
   const char* why_no_device;  // part of device; null: the device is used
   const char* settings = "device=cuda";
-};
-
-// rho = s / (1 + s / 100).
-class UsersOwnLoss final : public ceres::LossFunction {
- public:
-  void Evaluate(double s, double rho[3]) const final {
-    const double slope = 1.0 / (1.0 + s / 100.0);
-    rho[0] = s * slope;
-    rho[1] = slope * slope;
-    rho[2] = -0.02 * slope * slope * slope;
-  }
 };
 
 std::filesystem::path DumpFolder() {
@@ -232,7 +222,7 @@ INSTANTIATE_TEST_SUITE_P(
             nullptr},
         Row{"LossOfAUser",
             [](BalTestProblem* bal, ceres::Problem* problem, auto*) {
-              auto* loss = new UsersOwnLoss;
+              auto* loss = new OwnLoss;
               for (size_t k = 0; k < bal->camera_id.size(); k += 3) {
                 problem->AddResidualBlock(
                     CreateBalReprojectionError(bal->observations[2 * k] + 3.0,

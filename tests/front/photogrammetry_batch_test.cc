@@ -13,7 +13,7 @@
 
 #include "benchmarks/photogrammetry_errors.h"
 #include "ceres/autodiff_cost_function.h"
-#include "ceres_ext/device_cost_function.cuh"
+#include "ceres_ext/device/cost_function.cuh"
 #include "gtest/gtest.h"
 
 namespace ceres_ext {
@@ -23,7 +23,8 @@ template <typename Error, typename Sizes>
 struct TypesFor;
 template <typename Error, int... Ns>
 struct TypesFor<Error, std::integer_sequence<int, Ns...>> {
-  using Model = AutoDiffModel<Error, Error::kNumResiduals, Ns...>;
+  using Batched =
+      DeviceAutoDiffCostFunction<Error, Error::kNumResiduals, Ns...>;
   using Plain = ceres::AutoDiffCostFunction<Error, Error::kNumResiduals, Ns...>;
 };
 
@@ -33,9 +34,10 @@ void ExpectBatchesAgree(const Case& c) {
   SCOPED_TRACE(c.name);
   constexpr int kNumRows = 33;
   using Types = TypesFor<typename Case::Error, typename Case::BlockSizes>;
-  using Model = typename Types::Model;
-  internal::DeviceForms<Model>::Register();
-  const BatchModel& model = internal::BatchForms<Model>::model;
+  using Batched = typename Types::Batched;
+  internal::RegisterForms<Batched, form::Rows>();
+  const BatchModel& model =
+      internal::BatchForms<typename Batched::Model>::model;
   const typename Types::Plain plain(new typename Case::Error(c.error));
   const int num_residuals = model.num_residuals;
   const int num_values = static_cast<int>(c.parameters.size());
@@ -88,16 +90,17 @@ void ExpectBatchesAgree(const Case& c) {
     std::vector<double> partial(2 * kernels::kMaxSumBlocks);
     int32_t ticket = 0;
     RowSums sums;
-    const DeviceForm& form = *internal::BatchForms<Model>::device_form.load();
     for (const bool jacobian : {false, true}) {
-      ASSERT_EQ(form.launch(0,
-                            nullptr,
-                            jacobian,
-                            rows,
-                            static_cast<int>(kernels::NumSumBlocks(kNumRows)),
-                            partial.data(),
-                            &ticket,
-                            &sums),
+      ASSERT_EQ(kernels::LaunchForm(*model.GetForm(FormKind::kRows),
+                                    jacobian ? 1 : 0,
+                                    0,
+                                    nullptr,
+                                    kernels::NumSumBlocks(kNumRows),
+                                    kernels::kSumLanes,
+                                    rows,
+                                    partial.data(),
+                                    &ticket,
+                                    &sums),
                 0);
       EXPECT_EQ(sums.num_not_finite, 0);
       EXPECT_EQ(ticket, 0);

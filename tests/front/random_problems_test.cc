@@ -11,19 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
-#include "ceres/manifold.h"
-#include "ceres/normal_prior.h"
-#include "ceres/product_manifold.h"
-#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
-#include "tests/common/functors.h"
 #include "tests/common/has_device.h"
 #include "tests/common/random_cases.h"
+#include "tests/common/random_problem.h"
+#include "tests/common/row_kinds.h"
 
 namespace ceres_ext {
 namespace {
@@ -38,33 +34,6 @@ const bool kIsQuiet = [] {
   FLAGS_minloglevel = google::GLOG_FATAL;
   return true;
 }();
-
-ceres::LossFunction* RandomLoss(Random* random) {
-  switch (random->Below(12)) {
-    case 0:
-      return new ceres::HuberLoss(random->OneOf({0.1, 1.0, 10.0}));
-    case 1:
-      return new ceres::CauchyLoss(random->OneOf({0.5, 2.0}));
-    case 2:
-      return new ceres::SoftLOneLoss(1.0);
-    case 3:
-      return new ceres::ArctanLoss(20.0);
-    case 4:
-      return new ceres::TolerantLoss(2.0, 1.0);
-    case 5:
-      return new ceres::TukeyLoss(random->OneOf({5.0, 100.0}));
-    case 6:
-      return new ceres::ScaledLoss(new ceres::HuberLoss(2.0),
-                                   random->OneOf({0.0, 1e-6, 3.0}),
-                                   ceres::TAKE_OWNERSHIP);
-    case 7:
-      return new ceres::ScaledLoss(nullptr, 0.5, ceres::TAKE_OWNERSHIP);
-    case 8:
-      return new ceres::TrivialLoss;
-    default:
-      return nullptr;
-  }
-}
 
 // The changes that make a problem degenerate, applied to the numbers.
 void Degenerate(Random* random, BalTestProblem* bal) {
@@ -146,8 +115,6 @@ void Degenerate(Random* random, BalTestProblem* bal) {
   }
 }
 
-enum class Rows { kObservations, kAutodiff, kViews };
-
 // A problem that can be built several times, of parameters of its own.
 class RandomProblem {
  public:
@@ -164,30 +131,28 @@ class RandomProblem {
       Degenerate(&random, &bal_);
     }
     seed_of_blocks_ = random.generator()();
-    rows_ = random.OneOf({Rows::kObservations, Rows::kAutodiff, Rows::kViews});
-    if (bal_.camera_size != 9 && rows_ == Rows::kViews) {
-      rows_ = Rows::kAutodiff;
-    }
-    options_.linear_solver_type = random.OneOf(
-        {ceres::ITERATIVE_SCHUR, ceres::ITERATIVE_SCHUR, ceres::CGNR});
+    rows_.kind = bal_.camera_size == 9 && random.Chance(0.33)
+                     ? Kind::kViews
+                     : Kind::kObservations;
+    rows_.derivatives =
+        random.OneOf({Derivatives::kAnalytic, Derivatives::kAutodiff});
+    rows_.ties = rows_.kind == Kind::kViews ? 0.0 : 0.15;
     if (kDevice == DEVICE_CUDA && random.Chance(0.4)) {
       // Which the host leaves to stock Ceres.
-      options_.linear_solver_type =
-          random.OneOf({ceres::DENSE_SCHUR, ceres::SPARSE_SCHUR});
+      SetRandomSolver(
+          {ceres::DENSE_SCHUR, ceres::SPARSE_SCHUR}, &random, &options_);
+    } else {
+      SetRandomSolver(
+          {ceres::ITERATIVE_SCHUR, ceres::ITERATIVE_SCHUR, ceres::CGNR},
+          &random,
+          &options_);
     }
-    options_.preconditioner_type =
-        options_.linear_solver_type == ceres::CGNR
-            ? random.OneOf({ceres::IDENTITY, ceres::JACOBI})
-            : random.OneOf({ceres::IDENTITY,
-                            ceres::JACOBI,
-                            ceres::SCHUR_JACOBI,
-                            ceres::SCHUR_POWER_SERIES_EXPANSION});
     // The host leaves this to stock Ceres too.
     options_.use_explicit_schur_complement =
-        kDevice == DEVICE_CUDA &&
-        options_.linear_solver_type == ceres::ITERATIVE_SCHUR &&
-        options_.preconditioner_type == ceres::SCHUR_JACOBI &&
-        random.Chance(0.5);
+        options_.use_explicit_schur_complement && kDevice == DEVICE_CUDA;
+    // Stock aborts on this preconditioner where no point varies.
+    rows_.keeps_points =
+        options_.preconditioner_type == ceres::SCHUR_POWER_SERIES_EXPANSION;
     options_.eta = random.OneOf({1e-1, 1e-2, 1e-6, 1e-12});
     options_.num_threads = 1 + random.Below(3);
     options_.max_num_iterations = random.OneOf({1, 5, 30});
@@ -208,45 +173,9 @@ class RandomProblem {
                                         ceres::Solver::Options* options) const {
     Random random(seed_of_blocks_);
     auto problem = std::make_unique<ceres::Problem>();
-    const double mixed_rows = random.OneOf({0.0, 0.0, 0.2});
-    const double own_loss = random.OneOf({0.0, 0.0, 0.3, 1.0});
-    ceres::LossFunction* shared =
-        own_loss == 0.0 ? RandomLoss(&random) : nullptr;
-    for (size_t k = 0; k < bal->camera_id.size(); ++k) {
-      const double u = bal->observations[2 * k];
-      const double v = bal->observations[2 * k + 1];
-      double* camera = bal->camera(bal->camera_id[k]);
-      double* point = bal->point(bal->point_id[k]);
-      const bool is_autodiff = random.Chance(mixed_rows);
-      ceres::LossFunction* loss =
-          random.Chance(own_loss) ? RandomLoss(&random) : shared;
-      if (rows_ == Rows::kViews) {
-        problem->AddResidualBlock(
-            new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
-                new SplitReprojection{u, v}),
-            loss,
-            camera,
-            bal->camera(0) + 6,
-            point);
-        continue;
-      }
-      ceres::CostFunction* cost = nullptr;
-      if (!is_stock && rows_ == Rows::kObservations && !is_autodiff) {
-        cost = bal->camera_size == 9
-                   ? CreateBalReprojectionError(u, v)
-                   : CreateBalReprojectionErrorQuaternion(u, v);
-      } else if (bal->camera_size == 9) {
-        cost =
-            new ceres::AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
-                new AutodiffReprojection<3>{u, v});
-      } else {
-        cost =
-            new ceres::AutoDiffCostFunction<AutodiffReprojection<4>, 2, 10, 3>(
-                new AutodiffReprojection<4>{u, v});
-      }
-      problem->AddResidualBlock(cost, loss, camera, point);
-    }
-    AddOthers(&random, bal, problem.get());
+    RandomRows rows = rows_;
+    rows.derivatives = is_stock ? Derivatives::kAutodiff : rows_.derivatives;
+    AddRandomRows(rows, &random, bal, problem.get());
     *options = options_;
     if (has_ordering_) {
       auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
@@ -324,79 +253,8 @@ class RandomProblem {
   }
 
  private:
-  // Rows of other shapes, manifolds, constant blocks.
-  void AddOthers(Random* random,
-                 BalTestProblem* bal,
-                 ceres::Problem* problem) const {
-    if (rows_ != Rows::kViews) {
-      for (int i = 1; i < bal->num_cameras(); ++i) {
-        if (random->Chance(0.15)) {
-          auto* const near = new Near<4>{0.01};
-          ceres::CostFunction* cost = nullptr;
-          if (bal->camera_size == 9) {
-            cost = new ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9>(near);
-          } else {
-            cost = new ceres::AutoDiffCostFunction<Near<4>, 4, 10, 10>(near);
-          }
-          problem->AddResidualBlock(
-              cost, RandomLoss(random), bal->camera(0), bal->camera(i));
-        }
-      }
-    }
-    for (int i = 0; i < bal->num_points(); ++i) {
-      if (random->Chance(0.05)) {
-        // A prior, of no weight now and then.
-        const ceres::Matrix weight =
-            random->OneOf({0.0, 1e-3, 1e3}) * ceres::Matrix::Identity(3, 3);
-        problem->AddResidualBlock(
-            new ceres::NormalPrior(weight, ceres::Vector::Constant(3, 0.25)),
-            nullptr,
-            bal->point(i));
-      }
-    }
-    // Stock aborts on this preconditioner where no point varies.
-    const bool varies =
-        options_.preconditioner_type == ceres::SCHUR_POWER_SERIES_EXPANSION;
-    const double constant_cameras = random->OneOf({0.0, 0.0, 0.3, 1.0});
-    const double constant_points =
-        varies ? 0.0 : random->OneOf({0.0, 0.0, 0.2, 1.0});
-    const double subsets = varies ? 0.0 : random->OneOf({0.0, 0.0, 0.5});
-    const auto change = [&](double* block, bool is_point) {
-      if (!problem->HasParameterBlock(block)) {
-        return;
-      }
-      const int size = problem->ParameterBlockSize(block);
-      if (size == 10) {
-        problem->SetManifold(
-            block,
-            new ceres::ProductManifold<ceres::QuaternionManifold,
-                                       ceres::EuclideanManifold<6>>());
-      } else if (random->Chance(subsets)) {
-        std::vector<int> constant;
-        for (int i = 0; i < size; ++i) {
-          if (random->Chance(random->OneOf({0.3, 1.0}))) {
-            constant.push_back(i);
-          }
-        }
-        problem->SetManifold(block, new ceres::SubsetManifold(size, constant));
-      }
-      if (random->Chance(is_point ? constant_points : constant_cameras)) {
-        problem->SetParameterBlockConstant(block);
-      }
-    };
-    for (int i = 0; i < bal->num_cameras(); ++i) {
-      change(bal->camera(i), false);
-    }
-    if (rows_ == Rows::kViews) {
-      change(bal->camera(0) + 6, false);
-    }
-    for (int i = 0; i < bal->num_points(); ++i) {
-      change(bal->point(i), true);
-    }
-  }
-
   uint64_t seed_of_blocks_;
-  Rows rows_;
+  RandomRows rows_;
   bool has_ordering_;
   BalTestProblem bal_;
   ceres::Solver::Options options_;

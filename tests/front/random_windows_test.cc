@@ -46,40 +46,6 @@ Case RandomCase(int camera_size, Random* random) {
   return one;
 }
 
-std::unique_ptr<ceres::Problem> ProblemOf(Case* one,
-                                          ceres::LossFunction* loss) {
-  ceres::Problem::Options options;
-  options.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
-  auto problem = std::make_unique<ceres::Problem>(options);
-  BalTestProblem& bal = one->problem;
-  for (size_t k = 0; k < bal.camera_id.size(); ++k) {
-    if (one->row_is_active[k] == 0) {
-      continue;
-    }
-    const double x = bal.observations[2 * k];
-    const double y = bal.observations[2 * k + 1];
-    double* const camera = bal.camera(bal.camera_id[k]);
-    double* const point = bal.point(bal.point_id[k]);
-    problem->AddResidualBlock(
-        bal.camera_size == 9 ? CreateBalReprojectionError(x, y)
-                             : CreateBalReprojectionErrorQuaternion(x, y),
-        new ceres::ScaledLoss(
-            loss, one->weights[k], ceres::DO_NOT_TAKE_OWNERSHIP),
-        camera,
-        point);
-    if (one->manifold != nullptr) {
-      problem->SetManifold(camera, one->manifold);
-    }
-    if (one->camera_is_constant[bal.camera_id[k]] != 0) {
-      problem->SetParameterBlockConstant(camera);
-    }
-    if (one->point_is_constant[bal.point_id[k]] != 0) {
-      problem->SetParameterBlockConstant(point);
-    }
-  }
-  return problem;
-}
-
 TEST(RandomWindows, SolveAsCeres) {
   int64_t num_windows = 0;
   int64_t num_decided = 0;
@@ -114,7 +80,7 @@ TEST(RandomWindows, SolveAsCeres) {
     for (size_t i = 0; i < cases.size(); ++i) {
       SCOPED_TRACE(i);
       const ProblemSummary& ours = summary.problems[i];
-      const auto problem = ProblemOf(&cases[i], loss);
+      const auto problem = MakeProblem(&cases[i], loss);
       ceres::Solver::Summary ceres;
       ceres::Solve(options, problem.get(), &ceres);
       num_windows += ours.IsSolvedWhole() ? 1 : 0;

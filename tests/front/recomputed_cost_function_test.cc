@@ -38,10 +38,10 @@
 #include "gtest/gtest.h"
 #include "tests/common/functors.h"
 #include "tests/common/has_device.h"
-#include "tests/front/recomputed_cost_function_functors.h"
+#include "tests/common/own_loss.h"
 
 #ifdef CERES_EXT_EMULATED
-#include "tests/front/recomputed_cost_function_functors.cuh"
+#include "tests/front/recomputed_cost_function_functors.cu"
 #endif
 
 namespace ceres_ext {
@@ -62,16 +62,6 @@ constexpr double kOfEntries = 0.0;
 #else
 constexpr double kOfEntries = 500 * kEps;
 #endif
-
-// A user-defined loss.
-class OwnLoss : public ceres::LossFunction {
- public:
-  void Evaluate(double s, double* rho) const override {
-    rho[0] = 0.5 * s;
-    rho[1] = 0.5;
-    rho[2] = 0.0;
-  }
-};
 
 enum class Kind {
   kCameraPoint,
@@ -712,8 +702,34 @@ TEST(StoredInstead, OfTypesWithoutKernels) {
             camera,
             point);
       });
-  ExpectStored(solved, "CERES_EXT_RECOMPUTED_COST_FUNCTION");
+  ExpectStored(solved, "form::Recomputed in CERES_EXT_COST_FUNCTION");
   EXPECT_THAT(solved.summary.path_reason, HasSubstr("Smooth<2, 9, 3, 0, 8>"));
+}
+
+// recomputed_cost_function_functors.cu registers these types.
+TEST(Forms, AreThoseThatTheSizesAllow) {
+  if (!HasDevice()) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
+  const auto forms = [](const BatchModel& model) {
+    std::string names;
+    names += model.GetForm(FormKind::kRows) != nullptr ? "rows " : "";
+    names +=
+        model.GetForm(FormKind::kRecomputed) != nullptr ? "recomputed " : "";
+    names += model.GetForm(FormKind::kFits) != nullptr ? "fits" : "";
+    return names;
+  };
+  EXPECT_EQ(forms(Cost<CameraPoint, 9, 3>({0.1, 0.2}).batch_model()),
+            "rows recomputed ");
+  EXPECT_EQ(forms(Cost<OnlyStored, 9, 3>({0.1, 0.2}).batch_model()), "rows ");
+  // 17 values; two residuals; one residual.
+  EXPECT_EQ(forms(Cost<WidePoint, 14, 3>({0.1, 0.2}).batch_model()),
+            "rows recomputed ");
+  EXPECT_EQ(forms(DeviceCostFunction<Written>({1.0}).batch_model()),
+            "rows recomputed fits");
+  EXPECT_EQ(forms(DeviceAutoDiffCostFunction<NotRecomputed, 1, 2, 2>({0.1, 0.2})
+                      .batch_model()),
+            "rows fits");
 }
 
 TEST(StoredInstead, OfSeveralTypes) {
@@ -770,34 +786,34 @@ TEST(StoredInstead, OfKernelsThatDoNotFit) {
   if (!HasDevice()) {
     GTEST_SKIP() << "skipped: no CUDA device";
   }
+  using Form = kernels::ModelForm;
   auto& form = internal::BatchForms<
-      DeviceAutoDiffCostFunction<CameraPoint, 2, 9, 3>::Model>::recomputed_form;
-  const RecomputedForm* const good = form;
+      DeviceAutoDiffCostFunction<CameraPoint, 2, 9, 3>::Model>::forms
+      [static_cast<int>(FormKind::kRecomputed)];
+  const Form* const good = form;
   ASSERT_NE(good, nullptr);
-  const auto expect = [&](const RecomputedForm& other, const std::string& why) {
+  const auto expect = [&](const Form& other, const std::string& why) {
     form = &other;
     ExpectStored(SolveCase(kCases[0], ExtOptions(JACOBIAN_RECOMPUTED)), why);
     form = good;
   };
   const std::string version =
       "has kernels for that of another version of this library";
-  RecomputedForm old = *good;
+  Form old = *good;
   old.version += 1;
   expect(old, version);
-  RecomputedForm other_batch = *good;
-  other_batch.batch_size += 8;
-  expect(other_batch, version);
-  RecomputedForm other_params = *good;
+  Form other_params = *good;
   other_params.params_size -= 8;
   expect(other_params, version);
-  RecomputedForm other_device = *good;
-  other_device.get_facts = [](int, DeviceForm::Facts*) { return 209; };
-  other_device.kernels.error_string = [](int) { return "no kernel image"; };
+  Form other_device = *good;
+  other_device.get_facts = [](int, Form::Facts*) { return 209; };
+  other_device.error_string = [](int) { return "no kernel image"; };
   expect(other_device, "has no code for this device: no kernel image");
-  RecomputedForm failing = *good;
-  failing.kernels.launch = [](const kernels::ModelLaunch&) { return 2; };
-  failing.kernels.error_string = [](int) { return "out of luck"; };
-  expect(failing, "can't be launched: out of luck");
+  Form failing = *good;
+  failing.launch = [](const kernels::ModelLaunch&) { return 2; };
+  failing.error_string = [](int) { return "out of luck"; };
+  expect(failing,
+         "can't be launched: Launch of a cost function failed: out of luck");
 }
 
 // A row whose derivative is not finite where its residual is.

@@ -29,49 +29,10 @@
 #include "ceres_ext/batch.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
+#include "tests/common/own_loss.h"
 
 namespace ceres_ext {
 namespace {
-
-// The case as a problem that refers to it, with a loss object of each row.
-std::unique_ptr<ceres::Problem> MakeProblem(Case* one,
-                                            ceres::LossFunction* loss) {
-  ceres::Problem::Options of_problem;
-  of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
-  auto problem = std::make_unique<ceres::Problem>(of_problem);
-  BalTestProblem& bal = one->problem;
-  for (size_t k = 0; k < bal.camera_id.size(); ++k) {
-    if (one->row_is_active[k] == 0) {
-      continue;
-    }
-    const double x = bal.observations[2 * k];
-    const double y = bal.observations[2 * k + 1];
-    problem->AddResidualBlock(
-        bal.camera_size == 9 ? CreateBalReprojectionError(x, y)
-                             : CreateBalReprojectionErrorQuaternion(x, y),
-        new ceres::ScaledLoss(
-            loss, one->weights[k], ceres::DO_NOT_TAKE_OWNERSHIP),
-        bal.camera(bal.camera_id[k]),
-        bal.point(bal.point_id[k]));
-  }
-  for (int i = 0; i < bal.num_cameras(); ++i) {
-    if (problem->HasParameterBlock(bal.camera(i))) {
-      if (one->manifold != nullptr) {
-        problem->SetManifold(bal.camera(i), one->manifold);
-      }
-      if (one->camera_is_constant[i] != 0) {
-        problem->SetParameterBlockConstant(bal.camera(i));
-      }
-    }
-  }
-  for (int i = 0; i < bal.num_points(); ++i) {
-    if (problem->HasParameterBlock(bal.point(i)) &&
-        one->point_is_constant[i] != 0) {
-      problem->SetParameterBlockConstant(bal.point(i));
-    }
-  }
-  return problem;
-}
 
 // Stock Ceres on a copy; returns the refined values as ValuesOf does.
 std::vector<double> SolveByCeres(Case one,
@@ -447,14 +408,7 @@ TEST(SolveBatch, SolvesOthersOneByOne) {
   options = SomeOptions();
   options.trust_region_strategy_type = ceres::DOGLEG;
   expect_others(options, nullptr, "DOGLEG");
-  class OwnLoss final : public ceres::LossFunction {
-   public:
-    void Evaluate(double s, double* rho) const override {
-      rho[0] = 0.5 * s;
-      rho[1] = 0.5;
-      rho[2] = 0.0;
-    }
-  } own;
+  OwnLoss own;
   expect_others(SomeOptions(), &own, "user-defined");
   cases = {MakeCase(130, 200, 4, 9, 1)};
   options = SomeOptions();
@@ -527,14 +481,7 @@ TEST(SolveBatch, SolvesInPieces) {
 // Windows of both kinds, and what is none, in one list.
 TEST(SolveBatch, SolvesAListOfProblems) {
   ceres::HuberLoss huber(1.0);
-  class OwnLoss final : public ceres::LossFunction {
-   public:
-    void Evaluate(double s, double* rho) const override {
-      rho[0] = 0.5 * s;
-      rho[1] = 0.5;
-      rho[2] = 0.0;
-    }
-  } own;
+  OwnLoss own;
   BalCameraManifold turn;
   std::vector<Case> cases;
   for (int i = 0; i < 10; ++i) {

@@ -24,8 +24,9 @@
 #include "ceres_ext/solve.h"
 #include "fit_functors.h"
 #include "gtest/gtest.h"
+#include "tests/common/own_loss.h"
 #ifdef CERES_EXT_EMULATED
-#include "tests/front/fit_functors.cuh"
+#include "tests/front/fit_functors.cu"
 #endif
 
 namespace ceres_ext {
@@ -552,14 +553,7 @@ TEST(SolveFits, SaysWhyAProblemIsNone) {
   EXPECT_TRUE(contains(reason_of({two_blocks}, nullptr, nullptr), "several"));
   EXPECT_TRUE(
       contains(reason_of({MakePeak(1, 5000)}, nullptr, nullptr), "more than"));
-  class OwnLoss final : public ceres::LossFunction {
-   public:
-    void Evaluate(double s, double* rho) const override {
-      rho[0] = 0.5 * s;
-      rho[1] = 0.5;
-      rho[2] = 0.0;
-    }
-  } own;
+  OwnLoss own;
   EXPECT_TRUE(contains(reason_of({MakePeak(1, 20)}, nullptr, &own), "loss"));
 }
 

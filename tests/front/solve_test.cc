@@ -20,6 +20,8 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
+#include "tests/common/own_loss.h"
+#include "tests/common/state_of_iterations.h"
 
 namespace ceres_ext {
 namespace {
@@ -506,36 +508,7 @@ TEST(Solve, NestedSolveInACallbackIsStock) {
 }
 
 TEST(Solve, StateIsUpdatedEveryIterationWhenAsked) {
-  class Watch : public ceres::IterationCallback {
-   public:
-    explicit Watch(ceres::Problem* problem) : problem_(problem) {}
-    ceres::CallbackReturnType operator()(
-        const ceres::IterationSummary& summary) override {
-      double cost = 0.0;
-      problem_->Evaluate(
-          ceres::Problem::EvaluateOptions(), &cost, nullptr, nullptr, nullptr);
-      // The user's state is that of the last successful step.
-      if (summary.step_is_successful) {
-        EXPECT_NEAR(cost, summary.cost, 1e-12 * cost);
-        ++num_checked;
-      }
-      return ceres::SOLVER_CONTINUE;
-    }
-    int num_checked = 0;
-
-   private:
-    ceres::Problem* problem_;
-  };
-  BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);
-  auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
-  Watch watch(problem.get());
-  ceres::Solver::Options options = TestOptions(&bal);
-  options.callbacks.push_back(&watch);
-  options.update_state_every_iteration = true;
-  Summary summary;
-  Solve(options, OnDevice(), problem.get(), &summary);
-  EXPECT_EQ(summary.path, PATH_FULL);
-  EXPECT_GT(watch.num_checked, 3);
+  ExpectStateOfEachIteration(OnDevice(), 1e-12);
 }
 
 TEST(Solve, OpticalCentreAtTheStartIsAFailureNotACrash) {
@@ -652,16 +625,6 @@ INSTANTIATE_TEST_SUITE_P(
                  "CLUSTER_JACOBI"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// A user-defined loss, whatever its second derivative.
-class OwnLoss final : public ceres::LossFunction {
- public:
-  void Evaluate(double s, double rho[3]) const final {
-    rho[0] = s;
-    rho[1] = 1.0;
-    rho[2] = 0.0;
-  }
-};
-
 template <typename Modify>
 Summary SolveRecomputed(Modify&& modify) {
   BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);
@@ -713,7 +676,7 @@ TEST(Solve, ARecomputedJacobianNamesTheLossThatItDoesNotTake) {
         {new ComposedLoss(
              new HuberLoss(2.0), TAKE_OWNERSHIP, new OwnLoss, TAKE_OWNERSHIP),
          "ceres::ComposedLoss"},
-        {new OwnLoss, "ceres_ext::(anonymous namespace)::OwnLoss"}}) {
+        {new OwnLoss, "ceres_ext::OwnLoss"}}) {
     const Summary summary = with_loss(loss);
     EXPECT_EQ(summary.path, PATH_CERES);
     EXPECT_EQ(summary.path_reason,

@@ -19,7 +19,7 @@ foreach(header IN LISTS headers)
   if(NOT
      header
      MATCHES
-     "^(ceres_ext/([a-z_]+|device/(ceres_ext|cuda_kernels)/[a-z_/]+)|ceres(_plugin)?/.+)\\.(h|cuh)$"
+     "^(ceres_ext/([a-z_]+|device/[a-z_]+|device/(ceres_ext|cuda_kernels)/[a-z_/]+)|ceres(_plugin)?/.+)\\.(h|cuh)$"
   )
     message(FATAL_ERROR "${header} is installed but not public.")
   endif()

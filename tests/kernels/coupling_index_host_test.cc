@@ -38,13 +38,7 @@ TEST_P(CouplingIndexTest, LikeItsDefinition) {
   const Structure& structure = GetParam();
   HostMachine machine(1);
   ObservationIndex observations;
-  ASSERT_TRUE(observations
-                  .Build({structure.num_cameras,
-                          structure.num_points,
-                          static_cast<int64_t>(structure.camera.size()),
-                          structure.camera.data(),
-                          structure.point.data()})
-                  .ok());
+  ASSERT_TRUE(observations.Build(structure.pairs()).ok());
   const ObservationIndexRef& index = observations.ref();
   // Blocks by (i, j), their couplings by (k, l).
   std::map<std::pair<int32_t, int32_t>,

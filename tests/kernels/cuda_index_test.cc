@@ -56,7 +56,7 @@ class CudaIndexTest : public CudaProblemTest {
   void ExpectGoodTiles(const TileOptions& options);
 
   // The couplings of pairs, built by several slabs, twice on one object.
-  void ExpectCouplingsLikeHost(const PairList& pairs) {
+  void ExpectCouplingsLikeHost(const Structure& pairs) {
     BuildIndex(pairs);
     for (const CouplingList list :
          {CouplingList::kObservations, CouplingList::kPoints}) {
@@ -115,11 +115,11 @@ class CudaIndexTest : public CudaProblemTest {
 // Views of no cell, of one, and of several in one family, with blocks of one
 // view's rows alone, of all views, and of none.
 TEST_F(CudaIndexTest, SharedRowsLikeHost) {
-  for (const PairList& pairs : {MakeEdgePairs(),
-                                MakeLongPairs(),
-                                MakePairs(300, 60000, {5, 4, 6}, 9),
-                                PairList{3, 5, {}, {}},
-                                PairList()}) {
+  for (const Structure& pairs : {MakeEdgePairs(),
+                                 MakeLongPairs(),
+                                 MakePairs(300, 60000, {5, 4, 6}, 9),
+                                 Structure{"", 3, 5, {}, {}},
+                                 Structure()}) {
     BuildIndex(pairs);
     BlockFamilies families;
     families.Add(6, pairs.num_cameras);
@@ -197,8 +197,8 @@ TEST_F(CudaIndexTest, CouplingsLikeHost) {
   ExpectCouplingsLikeHost(MakeLongPairs());
   // Cameras that see a point hundreds of times.
   ExpectCouplingsLikeHost(MakePairs(5, 3, {0, 700}, 7));
-  ExpectCouplingsLikeHost(PairList{3, 5, {}, {}});
-  ExpectCouplingsLikeHost(PairList());
+  ExpectCouplingsLikeHost(Structure{"", 3, 5, {}, {}});
+  ExpectCouplingsLikeHost(Structure());
 }
 
 // Blocks that are cut into chunks.
@@ -208,12 +208,9 @@ TEST_F(CudaIndexTest, CouplingsOfFewCamerasLikeHost) {
 
 // A point that 2,406 cameras see.
 TEST_F(CudaIndexTest, CouplingsOfALongTrackLikeHost) {
-  PairList pairs;
-  pairs.num_cameras = 2406;
-  pairs.num_points = 2;
+  Structure pairs{"", 2406, 2, {}, {}};
   for (int32_t c = 0; c < pairs.num_cameras; ++c) {
-    pairs.camera.push_back(c);
-    pairs.point.push_back(1);
+    pairs.Add(c, 1);
   }
   BuildIndex(pairs);
   CouplingIndex host;
@@ -243,25 +240,17 @@ TEST_F(CudaIndexTest, LongTracksLikeHost) {
 }
 
 TEST_F(CudaIndexTest, NoObservationsLikeHost) {
-  PairList pairs;
-  pairs.num_cameras = 3;
-  pairs.num_points = 5;
-  BuildIndex(pairs);
+  BuildIndex(Structure{"", 3, 5, {}, {}});
   ExpectSameAsHost();
 }
 
 TEST_F(CudaIndexTest, NothingAtAllLikeHost) {
-  BuildIndex(PairList());
+  BuildIndex(Structure());
   ExpectSameAsHost();
 }
 
 TEST_F(CudaIndexTest, OneOfEachLikeHost) {
-  PairList pairs;
-  pairs.num_cameras = 1;
-  pairs.num_points = 1;
-  pairs.camera = {0, 0};
-  pairs.point = {0, 0};
-  BuildIndex(pairs);
+  BuildIndex(Structure{"", 1, 1, {0, 0}, {0, 0}});
   ExpectSameAsHost();
 }
 
@@ -355,8 +344,10 @@ TEST_F(CudaIndexTest, PointOrder) {
 // The index of pairs with renamed points, twice on one object: an order that
 // stands is kept.
 TEST_F(CudaIndexTest, OrderedLikeHost) {
-  for (const PairList& pairs :
-       {MakeEdgePairs(), MakeLongPairs(), PairList{3, 5, {}, {}}, PairList()}) {
+  for (const Structure& pairs : {MakeEdgePairs(),
+                                 MakeLongPairs(),
+                                 Structure{"", 3, 5, {}, {}},
+                                 Structure()}) {
     BuildIndex(pairs);
     const int64_t num_points = pairs.num_points;
     auto order = Poisoned<int32_t>(num_points);
@@ -398,24 +389,19 @@ TEST_F(CudaIndexTest, OrderedLikeHost) {
 
 // The index of pairs in host memory is that of the points it says.
 TEST_F(CudaIndexTest, RowIndexLikeHost) {
-  for (const PairList& pairs :
-       {MakeEdgePairs(), MakeLongPairs(), PairList{3, 5, {}, {}}, PairList()}) {
+  for (const Structure& pairs : {MakeEdgePairs(),
+                                 MakeLongPairs(),
+                                 Structure{"", 3, 5, {}, {}},
+                                 Structure()}) {
     RowIndex<CudaMachine> index;
     std::vector<int32_t> order = {7};
-    ASSERT_OK(index.Setup({pairs.num_cameras,
-                           pairs.num_points,
-                           static_cast<int64_t>(pairs.camera.size()),
-                           pairs.camera.data(),
-                           pairs.point.data()},
-                          {},
-                          &order,
-                          machine_.get()));
+    ASSERT_OK(index.Setup(pairs.pairs(), {}, &order, machine_.get()));
     ASSERT_EQ(order.size(), static_cast<size_t>(pairs.num_points));
     std::vector<int32_t> rank(order.size(), -1);
     for (size_t r = 0; r < order.size(); ++r) {
       rank[static_cast<size_t>(order[r])] = static_cast<int32_t>(r);
     }
-    PairList renamed = pairs;
+    Structure renamed = pairs;
     for (int32_t& p : renamed.point) {
       p = rank[static_cast<size_t>(p)];
     }
@@ -581,10 +567,7 @@ TEST_F(CudaIndexTest, TilesOfManyPoints) {
 }
 
 TEST_F(CudaIndexTest, TilesOfNoObservations) {
-  PairList pairs;
-  pairs.num_cameras = 3;
-  pairs.num_points = 600;
-  BuildIndex(pairs);
+  BuildIndex(Structure{"", 3, 600, {}, {}});
   ExpectGoodTiles(kRecomputedTiles);
 }
 

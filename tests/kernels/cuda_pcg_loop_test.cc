@@ -60,7 +60,7 @@ void ExpectSame(const Outcome& actual, const Outcome& expected) {
 // use graphs and one that may not.
 class Problem {
  public:
-  Status Setup(const PairList& pairs, CudaContext* context) {
+  Status Setup(const Structure& pairs, CudaContext* context) {
     context_ = context;
     const int64_t n = static_cast<int64_t>(pairs.camera.size());
     num_camera_values_ = int64_t{C} * pairs.num_cameras;
@@ -196,7 +196,7 @@ class Problem {
   DeviceBuffer<float> jc_, jp_;
 };
 
-PairList SmallPairs() { return MakePairs(12, 300, {4, 6, 3, 8}, 77); }
+Structure SmallPairs() { return MakePairs(12, 300, {4, 6, 3, 8}, 77); }
 
 class CudaPcgLoopTest : public CudaTest {
  protected:

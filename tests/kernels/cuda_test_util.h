@@ -40,6 +40,7 @@
 #include "tests/kernels/random_vector.h"
 #include "tests/kernels/run_ok.h"
 #include "tests/kernels/running_error.h"
+#include "tests/kernels/structures.h"
 
 namespace ceres_ext::kernels {
 
@@ -54,21 +55,12 @@ namespace ceres_ext::kernels {
 // point with observations, a camera (the last) and points without any. The
 // other cameras of a point are drawn from as many in a row as it has
 // observations, but from least_spread at least.
-struct PairList {
-  int32_t num_cameras = 0;
-  int32_t num_points = 0;
-  std::vector<int32_t> camera;
-  std::vector<int32_t> point;
-};
-
-inline PairList MakePairs(int32_t num_cameras,
-                          int32_t num_points,
-                          const std::vector<int>& lengths,
-                          unsigned seed,
-                          int32_t least_spread = 6) {
-  PairList list;
-  list.num_cameras = num_cameras;
-  list.num_points = num_points;
+inline Structure MakePairs(int32_t num_cameras,
+                           int32_t num_points,
+                           const std::vector<int>& lengths,
+                           unsigned seed,
+                           int32_t least_spread = 6) {
+  Structure list{"", num_cameras, num_points, {}, {}};
   std::mt19937 random(seed);
   std::vector<std::pair<int32_t, int32_t>> pairs;
   for (int32_t p = 0; p < num_points; ++p) {
@@ -92,24 +84,23 @@ inline PairList MakePairs(int32_t num_cameras,
   }
   std::shuffle(pairs.begin(), pairs.end(), random);
   for (const auto& [camera, point] : pairs) {
-    list.camera.push_back(camera);
-    list.point.push_back(point);
+    list.Add(camera, point);
   }
   return list;
 }
 
 // Tracks of the lengths at which warps, tiles and kLongTrack change.
-inline PairList MakeEdgePairs() {
+inline Structure MakeEdgePairs() {
   return MakePairs(
       40, 260, {2, 3, 0, 1, 5, 31, 32, 33, 2, 4, 64, 65, 70, 3, 0, 2}, 3);
 }
 // Points with more observations than a tile of either form holds.
-inline PairList MakeLongPairs() {
+inline Structure MakeLongPairs() {
   return MakePairs(120, 12, {3, 1700, 2, 300, 0, 5}, 5);
 }
 
 // Cameras on a ring looking at points near the origin: all depths negative.
-inline void MakeScene(const PairList& pairs,
+inline void MakeScene(const Structure& pairs,
                       unsigned seed,
                       std::vector<double>* cameras,
                       std::vector<double>* points,
@@ -283,7 +274,7 @@ class CudaMemoryTest : public ::testing::Test {
     DeviceBuffer<CameraState<double>> states;
     DeviceBuffer<double> maps;
   };
-  DeviceScene MakeDeviceScene(const PairList& pairs, unsigned seed) {
+  DeviceScene MakeDeviceScene(const Structure& pairs, unsigned seed) {
     std::vector<double> cameras, points, observations;
     MakeScene(pairs, seed, &cameras, &points, &observations);
     DeviceScene scene;
@@ -355,16 +346,12 @@ class CudaTest : public RepeatingTest<CudaMemoryTest> {};
 // Pairs indexed on the host and on the device, and a workspace on each.
 class CudaProblemTest : public CudaTest {
  protected:
-  void BuildIndex(const PairList& pairs) {
+  void BuildIndex(const Structure& pairs) {
     pairs_ = pairs;
     num_cameras_ = pairs.num_cameras;
     num_points_ = pairs.num_points;
     n_ = static_cast<int64_t>(pairs.camera.size());
-    ASSERT_OK(host_index_.Build({pairs.num_cameras,
-                                 pairs.num_points,
-                                 n_,
-                                 pairs.camera.data(),
-                                 pairs.point.data()}));
+    ASSERT_OK(host_index_.Build(pairs.pairs()));
     const DeviceBuffer<int32_t> camera = Upload(pairs.camera);
     const DeviceBuffer<int32_t> point = Upload(pairs.point);
     ASSERT_OK(index_.Build(
@@ -372,7 +359,7 @@ class CudaProblemTest : public CudaTest {
         &scratch_,
         context_.get()));
   }
-  void Prepare(const PairList& pairs, const CudaWorkspace::Options& options) {
+  void Prepare(const Structure& pairs, const CudaWorkspace::Options& options) {
     ASSERT_NO_FATAL_FAILURE(BuildIndex(pairs));
     ASSERT_OK(
         workspace_.Setup(index_.ref(), options, &scratch_, context_.get()));
@@ -380,7 +367,7 @@ class CudaProblemTest : public CudaTest {
         host_index_.ref(), &host_machine_, options.max_columns));
   }
 
-  PairList pairs_;
+  Structure pairs_;
   int64_t num_cameras_ = 0;
   int64_t num_points_ = 0;
   int64_t n_ = 0;

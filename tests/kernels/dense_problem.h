@@ -42,13 +42,7 @@ class DenseProblem {
 
   DenseProblem(const Structure& structure, unsigned seed, int num_threads = 2)
       : machine(num_threads), generator_(seed) {
-    EXPECT_TRUE(index_
-                    .Build({structure.num_cameras,
-                            structure.num_points,
-                            static_cast<int64_t>(structure.camera.size()),
-                            structure.camera.data(),
-                            structure.point.data()})
-                    .ok());
+    EXPECT_TRUE(index_.Build(structure.pairs()).ok());
     EXPECT_TRUE(workspace.Setup(index_.ref(), &machine, C).ok());
     // All that NormalBlocks gives per camera.
     EXPECT_TRUE(workspace.ReserveCameraSums(2 * (PackedSize(C) + C)).ok());

@@ -113,15 +113,11 @@ Doubles ValuesOf(const Numbers& numbers) {
 
 class EvaluateTest : public MachineTest {
  protected:
-  void Prepare(const PairList& pairs) {
+  void Prepare(const Structure& pairs) {
     num_cameras_ = pairs.num_cameras;
     num_points_ = pairs.num_points;
     n_ = static_cast<int64_t>(pairs.camera.size());
-    const ObservationPairs input{pairs.num_cameras,
-                                 pairs.num_points,
-                                 n_,
-                                 pairs.camera.data(),
-                                 pairs.point.data()};
+    const ObservationPairs input = pairs.pairs();
     ASSERT_OK(host_index_.Build(input));
     RowIndex<Machine>::Options options;
     options.keep_point_order = true;
@@ -576,14 +572,14 @@ void EvaluateTest::ExpectJacobian(bool general_maps) {
 }
 
 TEST_F(EvaluateTest, Jacobian) {
-  std::vector<PairList> all = {MakeEdgePairs()};
+  std::vector<Structure> all = {MakeEdgePairs()};
   for (const Structure& s : EdgeStructures()) {
     // A device's gradient needs room for residuals.
     if (kOnHost || !s.camera.empty()) {
       all.push_back({s.num_cameras, s.num_points, s.camera, s.point});
     }
   }
-  for (const PairList& pairs : all) {
+  for (const Structure& pairs : all) {
     SCOPED_TRACE(testing::Message() << pairs.num_cameras << " cameras, "
                                     << pairs.num_points << " points");
     Prepare(pairs);

@@ -161,13 +161,7 @@ TEST(HostWorkspace, ManyObservationsMakeABoundedNumberOfChunks) {
     }
   }
   ObservationIndex index;
-  ASSERT_TRUE(index
-                  .Build({3,
-                          structure.num_points,
-                          3 * structure.num_points,
-                          structure.camera.data(),
-                          structure.point.data()})
-                  .ok());
+  ASSERT_TRUE(index.Build(structure.pairs()).ok());
   HostMachine machine(1);
   HostWorkspace workspace;
   ASSERT_TRUE(workspace.Setup(index.ref(), &machine).ok());

@@ -72,18 +72,14 @@ class OperationsTest : public MachineTest {
 
   // padded: columns of zeros with a unit diagonal, as set-up pads them: camera
   // columns from C - 2 on, all of camera 0, and column 1 of each third point.
-  void Prepare(const PairList& pairs,
+  void Prepare(const Structure& pairs,
                typename RowIndex<Machine>::Options options = {},
                bool padded = false) {
     pairs_ = pairs;
     num_cameras_ = pairs.num_cameras;
     num_points_ = pairs.num_points;
     n_ = static_cast<int64_t>(pairs.camera.size());
-    const ObservationPairs input{pairs.num_cameras,
-                                 pairs.num_points,
-                                 n_,
-                                 pairs.camera.data(),
-                                 pairs.point.data()};
+    const ObservationPairs input = pairs.pairs();
     ASSERT_OK(host_index_.Build(input));
     options.keep_point_order = true;
     options.max_columns = C;
@@ -627,7 +623,7 @@ class OperationsTest : public MachineTest {
   void ExpectSchurComplement(bool is_damped, bool is_held);
   Numbers RunningMatrix(const std::vector<int64_t>& unknown);
 
-  PairList pairs_;
+  Structure pairs_;
   int64_t num_cameras_ = 0;
   int64_t num_points_ = 0;
   int64_t n_ = 0;
@@ -1118,7 +1114,7 @@ TYPED_TEST(OperationsTest, NormalBlocksOfLongTracks) {
 // Cameras that see a point more than kLongRepeat times, and some that see it as
 // often as that or less.
 TYPED_TEST(OperationsTest, NormalBlocksOfLongRepeats) {
-  PairList pairs = MakePairs(5, 9, {3, 1700, 2, 0, 5}, 7);
+  Structure pairs = MakePairs(5, 9, {3, 1700, 2, 0, 5}, 7);
   for (const int32_t point : {0, 4}) {
     const int32_t first = point == 0 ? 0 : 2;
     for (int32_t k = 0; k < kLongRepeat; ++k) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda_kernels/structure/observation_index.h"
 #include "gtest/gtest.h"
 
 namespace ceres_ext::kernels {
@@ -24,6 +25,13 @@ struct Structure {
   std::vector<int32_t> camera;
   std::vector<int32_t> point;
 
+  ObservationPairs pairs() const {
+    return {num_cameras,
+            num_points,
+            static_cast<int64_t>(camera.size()),
+            camera.data(),
+            point.data()};
+  }
   void Add(int32_t c, int32_t p) {
     camera.push_back(c);
     point.push_back(p);

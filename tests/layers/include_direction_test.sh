@@ -44,7 +44,7 @@ check() {
         if (path ~ /^cuda_kernels\/ops\//) return 4
         if (path ~ /^cuda_kernels\/(host|cuda)\//) return 5
         if (path ~ /^ceres_ext\/solver\//) return 6
-        if (path ~ /^ceres_ext\/[^\/]*\.(h|cuh)$/) return 7
+        if (path ~ /^ceres_ext\/(device\/)?[^\/]*\.(h|cuh)$/) return 7
         if (path ~ /^ceres_ext\/base\//) return 8
         if (path ~ /^ceres_ext\/import\//) return 9
         if (path ~ /^ceres_ext\/blocks\//) return 10

@@ -18,7 +18,6 @@
 #include "ceres/problem_impl.h"
 #include "ceres/product_manifold.h"
 #include "ceres/sphere_manifold.h"
-#include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/on_machine.h"
@@ -53,14 +52,10 @@ class Manifolds : public OnMachine {
   void AddObservations(int camera_size) {
     bal_ = MakeBalTestProblem(8, 60, 3, camera_size);
     for (size_t k = 0; k < bal_.camera_id.size(); ++k) {
-      const double u = bal_.observations[2 * k];
-      const double v = bal_.observations[2 * k + 1];
-      problem_.AddResidualBlock(
-          camera_size == 9 ? CreateBalReprojectionError(u, v)
-                           : CreateBalReprojectionErrorQuaternion(u, v),
-          nullptr,
-          bal_.camera(bal_.camera_id[k]),
-          bal_.point(bal_.point_id[k]));
+      problem_.AddResidualBlock(bal_.MakeCost(k),
+                                nullptr,
+                                bal_.camera(bal_.camera_id[k]),
+                                bal_.point(bal_.point_id[k]));
     }
   }
 

@@ -11,17 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
-#include "ceres/manifold.h"
-#include "ceres/normal_prior.h"
-#include "ceres/product_manifold.h"
-#include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/has_device.h"
 #include "tests/common/random_cases.h"
+#include "tests/common/random_problem.h"
 #include "tests/common/row_kinds.h"
 
 namespace ceres_ext {
@@ -62,116 +58,6 @@ Options OnDevice() {
   return options;
 }
 
-ceres::LossFunction* RandomLoss(Random* random) {
-  switch (random->Below(5)) {
-    case 0:
-      return new ceres::HuberLoss(random->OneOf({0.5, 1.0, 2.0}));
-    case 1:
-      return new ceres::CauchyLoss(2.0);
-    case 2:
-      return new ceres::TolerantLoss(2.0, 1.0);
-    case 3:
-      return new ceres::ScaledLoss(
-          new ceres::HuberLoss(1.0), 0.5, ceres::TAKE_OWNERSHIP);
-    default:
-      return nullptr;
-  }
-}
-
-// Rows of the kind, of which now and then one has no batched form.
-void AddRows(Random* random,
-             Kind kind,
-             BalTestProblem* bal,
-             ceres::Problem* problem) {
-  const double own_loss = random->OneOf({0.0, 0.0, 0.5});
-  const double autodiff = random->OneOf({0.0, 0.0, 0.3});
-  ceres::LossFunction* const shared =
-      own_loss == 0.0 && random->Chance(0.5) ? RandomLoss(random) : nullptr;
-  for (size_t k = 0; k < bal->camera_id.size(); ++k) {
-    const double u = bal->observations[2 * k];
-    const double v = bal->observations[2 * k + 1];
-    double* const camera = bal->camera(bal->camera_id[k]);
-    double* const point = bal->point(bal->point_id[k]);
-    ceres::LossFunction* const loss =
-        random->Chance(own_loss) ? RandomLoss(random) : shared;
-    if (kind == Kind::kViews) {
-      problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<SplitReprojection, 2, 6, 3, 3>(
-              new SplitReprojection{u, v}),
-          loss,
-          camera,
-          bal->camera(0) + 6,
-          point);
-    } else if (random->Chance(autodiff) && bal->camera_size == 9) {
-      problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
-              new AutodiffReprojection<3>{u, v}),
-          loss,
-          camera,
-          point);
-    } else {
-      problem->AddResidualBlock(
-          bal->camera_size == 9 ? CreateBalReprojectionError(u, v)
-                                : CreateBalReprojectionErrorQuaternion(u, v),
-          loss,
-          camera,
-          point);
-    }
-  }
-}
-
-// Rows of other shapes, manifolds and constant blocks.
-void AddOthers(Random* random,
-               Kind kind,
-               BalTestProblem* bal,
-               ceres::Problem* problem) {
-  if (kind == Kind::kGeneralRows && bal->camera_size == 9) {
-    for (int i = 1; i < bal->num_cameras(); ++i) {
-      problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<Near<4>, 4, 9, 9>(new Near<4>{0.01}),
-          nullptr,
-          bal->camera(i - 1),
-          bal->camera(i));
-    }
-  }
-  const double priors = random->OneOf({0.0, 0.0, 0.5});
-  const double constants = random->OneOf({0.0, 0.0, 0.3});
-  const double subsets = random->OneOf({0.0, 0.0, 0.5});
-  for (int i = 0; i < bal->num_points(); ++i) {
-    if (!problem->HasParameterBlock(bal->point(i))) {
-      continue;
-    }
-    if (random->Chance(priors)) {
-      problem->AddResidualBlock(
-          new ceres::NormalPrior(ceres::Matrix::Identity(3, 3),
-                                 ceres::Vector::Constant(3, 0.25)),
-          nullptr,
-          bal->point(i));
-    }
-    if (random->Chance(subsets)) {
-      problem->SetManifold(bal->point(i),
-                           new ceres::SubsetManifold(3, {random->Below(3)}));
-    }
-    if (random->Chance(constants)) {
-      problem->SetParameterBlockConstant(bal->point(i));
-    }
-  }
-  for (int i = 0; i < bal->num_cameras(); ++i) {
-    if (!problem->HasParameterBlock(bal->camera(i))) {
-      continue;
-    }
-    if (bal->camera_size == 10 && random->Chance(0.7)) {
-      problem->SetManifold(
-          bal->camera(i),
-          new ceres::ProductManifold<ceres::QuaternionManifold,
-                                     ceres::EuclideanManifold<6>>());
-    }
-    if (i > 0 && random->Chance(constants)) {
-      problem->SetParameterBlockConstant(bal->camera(i));
-    }
-  }
-}
-
 // A solve that has all memory says what it takes. With a limit of just that it
 // is counted, fits and takes the same; with a byte less the host solves, and
 // says the number that it takes, unless the index alone doesn't fit.
@@ -187,29 +73,23 @@ TEST(DeviceMemory, IsWhatIsCounted) {
     const int rows_per_point = 1 + random->Below(std::min(num_cameras, 8));
     const int camera_size = random->Chance(0.7) ? 9 : 10;
     const auto seed = static_cast<unsigned>(random->Below(1 << 30));
-    Kind kind =
+    RandomRows rows;
+    rows.kind =
         random->OneOf({Kind::kObservations, Kind::kViews, Kind::kGeneralRows});
-    if (camera_size != 9 && kind == Kind::kViews) {
-      kind = Kind::kObservations;
+    if (camera_size != 9 && rows.kind == Kind::kViews) {
+      rows.kind = Kind::kObservations;
     }
+    rows.ties = rows.kind == Kind::kGeneralRows ? 1.0 : 0.0;
+    rows.turns = 0.7;
     ceres::Solver::Options options;
     options.num_threads = 2;
     options.max_num_iterations = 1;
-    options.linear_solver_type = random->OneOf({ceres::ITERATIVE_SCHUR,
-                                                ceres::CGNR,
-                                                ceres::DENSE_SCHUR,
-                                                ceres::SPARSE_SCHUR});
-    options.preconditioner_type =
-        options.linear_solver_type == ceres::CGNR
-            ? random->OneOf({ceres::IDENTITY, ceres::JACOBI})
-            : random->OneOf({ceres::IDENTITY,
-                             ceres::JACOBI,
-                             ceres::SCHUR_JACOBI,
-                             ceres::SCHUR_POWER_SERIES_EXPANSION});
-    options.use_explicit_schur_complement =
-        options.linear_solver_type == ceres::ITERATIVE_SCHUR &&
-        options.preconditioner_type == ceres::SCHUR_JACOBI &&
-        random->Chance(0.5);
+    SetRandomSolver({ceres::ITERATIVE_SCHUR,
+                     ceres::CGNR,
+                     ceres::DENSE_SCHUR,
+                     ceres::SPARSE_SCHUR},
+                    random,
+                    &options);
     options.update_state_every_iteration = random->Chance(0.2);
     Options ext_options = OnDevice();
     ext_options.precision = random->OneOf({PRECISION_DOUBLE, PRECISION_MIXED});
@@ -224,8 +104,7 @@ TEST(DeviceMemory, IsWhatIsCounted) {
       BalTestProblem bal = MakeBalTestProblem(
           num_cameras, num_points, rows_per_point, camera_size, seed);
       ceres::Problem problem;
-      AddRows(&same, kind, &bal, &problem);
-      AddOthers(&same, kind, &bal, &problem);
+      AddRandomRows(rows, &same, &bal, &problem);
       ext_options.cuda_memory_limit_bytes = limit;
       Summary summary;
       Solve(options, ext_options, &problem, &summary);

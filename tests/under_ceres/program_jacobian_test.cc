@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "Eigen/Core"
-#include "ceres/autodiff_cost_function.h"
 #include "ceres/evaluator.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
@@ -153,8 +152,6 @@ class Fixture {
  private:
   void AddBlocks(const Setting& setting, ceres::internal::ProblemImpl* impl) {
     for (size_t k = 0; k < bal_.camera_id.size(); ++k) {
-      const double u = bal_.observations[2 * k];
-      const double v = bal_.observations[2 * k + 1];
       ceres::LossFunction* loss = nullptr;
       if (setting.has_losses && setting.jacobian == JACOBIAN_RECOMPUTED) {
         loss = ConcaveLoss(static_cast<int>(k % 9));
@@ -168,26 +165,14 @@ class Fixture {
       }
       double* blocks[2] = {bal_.camera(bal_.camera_id[k]),
                            bal_.point(bal_.point_id[k])};
-      ceres::CostFunction* cost = nullptr;
-      if (setting.host_rows == Setting::kSome && k % 3 == 1) {
-        // A cost function that the library doesn't know.
-        cost =
-            bal_.camera_size == 9
-                ? static_cast<ceres::CostFunction*>(
-                      new ceres::AutoDiffCostFunction<AutodiffReprojection<3>,
-                                                      2,
-                                                      9,
-                                                      3>(
-                          new AutodiffReprojection<3>{u, v}))
-                : new ceres::
-                      AutoDiffCostFunction<AutodiffReprojection<4>, 2, 10, 3>(
-                          new AutodiffReprojection<4>{u, v});
-      } else {
-        cost = bal_.camera_size == 9
-                   ? CreateBalReprojectionError(u, v)
-                   : CreateBalReprojectionErrorQuaternion(u, v);
-      }
-      impl->AddResidualBlock(cost, loss, blocks, 2);
+      // The library doesn't know kAutodiff.
+      const bool is_known = setting.host_rows != Setting::kSome || k % 3 != 1;
+      impl->AddResidualBlock(
+          bal_.MakeCost(
+              k, is_known ? Derivatives::kAnalytic : Derivatives::kAutodiff),
+          loss,
+          blocks,
+          2);
     }
     if (setting.has_constants) {
       impl->SetParameterBlockConstant(bal_.camera(1));

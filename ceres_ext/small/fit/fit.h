@@ -19,9 +19,6 @@
 
 namespace ceres_ext {
 
-// Changes whenever anything in this file does.
-inline constexpr int32_t kFitVersion = 1;
-
 // Largest number of values of the parameter blocks that vary.
 inline constexpr int kMaxFitColumns = 16;
 // Largest number of parameter blocks of a residual block, the *slots* of a row.
@@ -34,6 +31,9 @@ inline constexpr int64_t kMaxFitRows = 4096;
 // Lanes of a warp that solve a fit: a property of the fit alone, since its sums
 // depend on it.
 inline int FitLanes(int64_t num_rows) { return num_rows <= 64 ? 8 : 32; }
+// Threads of a block of the kernels that solve fits. Kernel 0 has 8 lanes per
+// fit, kernel 1 has 32.
+inline constexpr int kFitBlock = 128;
 
 // Parameter blocks of one slot. `values` has all values of the range.
 struct FitSlot {
@@ -89,17 +89,6 @@ struct FitParams {
   int32_t num_arrays = 0;
   FitSlot slots[kMaxFitSlots];
   FitRows rows[kMaxFitArrays];
-};
-
-// The kernels of a model, in the module that they were compiled in.
-struct FitForm {
-  int32_t version;      // kFitVersion
-  int32_t params_size;  // sizeof(FitParams)
-  uint32_t varying;     // Bit s: slot s may vary.
-  // Queues the solution of fits of `lanes` lanes on a stream of `device`.
-  // Returns 0 or a CUDA error, which error_string describes.
-  int (*launch)(int device, void* stream, int lanes, const FitParams& params);
-  const char* (*error_string)(int error);
 };
 
 // The manifold of a slot.

@@ -28,7 +28,7 @@ FitBatch::FitBatch(const ProblemBatch* batch) : batch_(batch) {
   }
   may_vary_ = (1U << num_slots()) - 1;
   if (HasKernels()) {
-    may_vary_ = model_->GetFitForm()->varying;
+    may_vary_ = model_->GetForm(FormKind::kFits)->varying;
   } else if (model_->kind != BatchModelKind::kOther) {
     may_vary_ = 1;  // As the form of this library; points are of windows.
   }
@@ -150,8 +150,8 @@ int16_t FitBatch::NumberOf(int array, int64_t block) const {
 }
 
 bool FitBatch::HasKernels() const {
-  const FitForm* const form = model_->GetFitForm();
-  return form != nullptr && form->version == kFitVersion &&
+  const kernels::ModelForm* const form = model_->GetForm(FormKind::kFits);
+  return form != nullptr && form->version == kBatchModelVersion &&
          form->params_size == static_cast<int32_t>(sizeof(FitParams));
 }
 

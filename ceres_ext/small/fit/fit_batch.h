@@ -34,7 +34,7 @@ class FitBatch final : public SmallKind {
     return HasKernels()
                ? ""
                : "the cost function has no kernels of this version for "
-                 "dense problems (CERES_EXT_FIT_COST_FUNCTION)";
+                 "dense problems (CERES_EXT_COST_FUNCTION)";
   }
   // Buffers of all pieces stay with the process
   // (BorrowedMachines::kMostIdleBytes). Memory of the size of most pieces is

@@ -20,15 +20,23 @@ int64_t Aligned(int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// A template, so that a build without CUDA does not compile its body.
+// Queues the solution of fits by kernel 0 or 1 of the model's form. A template,
+// so that a build without CUDA does not compile its body.
 template <typename Machine>
-Status LaunchFits([[maybe_unused]] const FitForm& form,
-                  [[maybe_unused]] int lanes,
+Status LaunchFits([[maybe_unused]] const kernels::ModelForm& form,
+                  [[maybe_unused]] int kernel,
                   [[maybe_unused]] const FitParams& params,
                   [[maybe_unused]] Machine* machine) {
   if constexpr (!kIsHost<Machine>) {
-    const int error = form.launch(
-        machine->context()->device(), machine->stream(), lanes, params);
+    const int num_teams = kFitBlock / (kernel == 0 ? 8 : 32);
+    const int error =
+        kernels::LaunchForm(form,
+                            kernel,
+                            machine->context()->device(),
+                            machine->stream(),
+                            (params.num_fits + num_teams - 1) / num_teams,
+                            kFitBlock,
+                            params);
     if (error != 0) {
       return {kernels::StatusCode::kDeviceError,
               std::string("Launch of SolveFitsKernel failed: ") +
@@ -223,7 +231,7 @@ Status FitPiece::Launch([[maybe_unused]] const unsigned char* inputs,
       params.options.stop = stop;
     }
     CERES_EXT_RETURN_IF_ERROR(LaunchFits(
-        *fits_->model().GetFitForm(), l == 0 ? 8 : 32, params, machine));
+        *fits_->model().GetForm(FormKind::kFits), l, params, machine));
   }
   return {};
 }

@@ -1,36 +1,19 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// User-defined cost functions whose Jacobian is not stored: each product
-// computes the blocks that it needs in registers. Instead of
-// CERES_EXT_DEVICE_COST_FUNCTION (ceres_ext/device_cost_function.cuh), which
-// this includes, write
-//
-//   CERES_EXT_RECOMPUTED_COST_FUNCTION(MyCostFunction)
-//
-// for a type of two residuals, a point (a block of which at most three columns
-// vary) and a block of up to 18 values, and
-//
-//   ceres_ext::Options::jacobian = ceres_ext::JACOBIAN_RECOMPUTED
-//
-// Any other blocks of a residual block must be constant. The functor or model
-// has no further requirements; one with an analytic Jacobian is faster.
-// docs/options.md says which problems are supported. In all others the Jacobian
-// is stored, and Summary::path_reason says why.
+// Kernels that recompute the Jacobian of a cost function: each product computes
+// the blocks that it needs in registers (ceres_ext/device/cost_function.cuh).
 
-#ifndef CERES_EXT_RECOMPUTED_COST_FUNCTION_CUH_
-#define CERES_EXT_RECOMPUTED_COST_FUNCTION_CUH_
+#ifndef CERES_EXT_DEVICE_RECOMPUTED_FORM_CUH_
+#define CERES_EXT_DEVICE_RECOMPUTED_FORM_CUH_
 
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
-#include <tuple>
-#include <type_traits>
 #include <utility>
 
 #include "ceres_ext/batchable_cost_function.h"
-#include "ceres_ext/device_cost_function.cuh"
+#include "ceres_ext/device/rows_form.cuh"
 #include "ceres_ext/row_evaluation.h"
 #include "cuda_kernels/cuda/model_kernels.cuh"
 
@@ -146,31 +129,17 @@ struct ModelBlocks : kernels::JacobianBlocks<ModelSource<Model>> {
   }
 };
 
-// As EvaluateRowsKernel of device_cost_function.cuh, with the Jacobian in
-// registers: residuals, their sums, and what of derivatives isn't finite.
+// For EvaluateRowsKernel, with the Jacobian in registers: residuals, their
+// sums, and what of derivatives isn't finite.
 template <typename Model>
-__global__ void __launch_bounds__(kernels::kVectorBlock, 2)
-    EvaluateRecomputedKernel(const __grid_constant__ RowBatch rows,
-                             double* partial,
-                             int32_t* ticket,
-                             RowSums* sums) {
-  kernels::TwoSums value;
-#pragma unroll 1
-  for (int64_t i = int64_t{blockIdx.x} * kernels::kVectorBlock + threadIdx.x;
-       i < rows.num_rows;
-       i += int64_t{gridDim.x} * kernels::kVectorBlock) {
+struct RecomputedSource {
+  __device__ __forceinline__ static RowTerm Evaluate(const RowBatch& rows,
+                                                     int64_t i) {
     double jc[2 * kRecomputedColumns<Model>];
     double jp[6];
-    const RowTerm term = ComputeBlocks<Model>(rows, i, jc, jp);
-    value.first += term.first;
-    value.second += term.second;
+    return ComputeBlocks<Model>(rows, i, jc, jp);
   }
-  kernels::TwoSums sum;
-  if (kernels::SumOverBlocks<kernels::AddFirst>(value, partial, ticket, &sum)) {
-    sums->cost = 0.5 * sum.first;
-    sums->num_not_finite = static_cast<int64_t>(sum.second);
-  }
-}
+};
 
 // y_k = Jc x_c + Jp x_p.
 // Mapping: one thread per observation, in point order. Order: columns from 0.
@@ -205,29 +174,37 @@ __global__ void __launch_bounds__(kernels::kProductBlock)
   }
 }
 
-template <typename Model>
-struct RecomputedForms {
+template <typename ModelIn>
+struct RecomputedForm {
+  using Model = ModelIn;
   using Source = ModelSource<Model>;
   using Base = kernels::ModelJacobian<kRecomputedColumns<Model>>;
   using Blocks = ModelBlocks<Model>;
-  static_assert(Model::kNumResiduals == 2,
-                "a recomputed cost function has two residuals");
-  static_assert(LargestOf(typename Model::BlockSizes()) <=
-                    kernels::kMaxStoredColumns,
-                "a recomputed cost function has blocks of up to 18 values");
+  static constexpr FormKind kKind = FormKind::kRecomputed;
+  static constexpr int32_t kParamsSize =
+      sizeof(RowBatch) + kernels::SizeOfModelParams<Source, Blocks>();
+  static constexpr int32_t kColumns = kRecomputedColumns<Model>;
+  static constexpr uint32_t kVarying = 0;
+  static constexpr bool kIsPossible =
+      Model::kNumResiduals == 2 && Model::BlockSizes::size() >= 2 &&
+      LargestOf(typename Model::BlockSizes()) <= kernels::kMaxStoredColumns;
   static_assert(
       kernels::SizeOfModelParams<Source, Blocks>() ==
           kernels::SizeOfModelParams<Base, kernels::JacobianBlocks<Base>>(),
       "the library's parameters and the module's are the same bytes");
+  static void CheckPossible() {
+    static_assert(kIsPossible,
+                  "form::Recomputed needs two residuals and two or more "
+                  "parameter blocks of up to 18 values");
+  }
 
-  // Returns f(the kernel).
   template <typename Function>
-  static int WithKernel(kernels::ModelKernel kernel, Function&& f) {
+  static int WithKernel(int kernel, const Function& f) {
     using kernels::kDeviceLayout;
     using kernels::ModelKernel;
-    switch (kernel) {
+    switch (static_cast<ModelKernel>(kernel)) {
       case ModelKernel::kEvaluate:
-        return f(&EvaluateRecomputedKernel<Model>);
+        return f(&EvaluateRowsKernel<RecomputedSource<Model>>);
       case ModelKernel::kRightMultiply:
         return f(&RecomputedRightMultiplyKernel<Model>);
       case ModelKernel::kPointNorms:
@@ -265,97 +242,10 @@ struct RecomputedForms {
       case ModelKernel::kSchurRhs:
         return f(&kernels::StoredTileKernel<Blocks, kernels::kSchurRhsMode>);
       case ModelKernel::kLongRepeats:
-        return f(&kernels::SumLongRepeatsKernel<Source,
-                                                typename Source::Shape>);
+        return f(
+            &kernels::SumLongRepeatsKernel<Source, typename Source::Shape>);
     }
     return 1;  // cudaErrorInvalidValue
-  }
-
-  static int GetFacts(int kernel, DeviceForm::Facts* facts) {
-    return WithKernel(
-        static_cast<kernels::ModelKernel>(kernel), [&](auto* function) -> int {
-          return GetKernelFacts(reinterpret_cast<const void*>(function), facts);
-        });
-  }
-
-  template <typename... Parameters>
-  static int LaunchKernel(const kernels::ModelLaunch& launch,
-                          void (*kernel)(Parameters...)) {
-#ifdef __CUDACC__
-    return OnDevice(launch.device, [&]() -> cudaError_t {
-      const auto* const function = reinterpret_cast<const void*>(kernel);
-      const dim3 grid(static_cast<unsigned>(launch.num_blocks));
-      const dim3 block(static_cast<unsigned>(launch.block_size));
-      // Shared memory that fits without a request, and what the kernels declare
-      // statically.
-      constexpr int64_t kNotAsked = 40 * 1024;
-      if (launch.shared_bytes > kNotAsked) {
-        const cudaError_t error =
-            cudaFuncSetAttribute(function,
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(launch.shared_bytes));
-        if (error != cudaSuccess) {
-          return error;
-        }
-      }
-      if (launch.graph == nullptr) {
-        return cudaLaunchKernel(function,
-                                grid,
-                                block,
-                                launch.arguments,
-                                static_cast<size_t>(launch.shared_bytes),
-                                static_cast<cudaStream_t>(launch.stream));
-      }
-      cudaKernelNodeParams node = {};
-      node.func = const_cast<void*>(function);
-      node.gridDim = grid;
-      node.blockDim = block;
-      node.sharedMemBytes = static_cast<unsigned>(launch.shared_bytes);
-      node.kernelParams = launch.arguments;
-      const auto previous = static_cast<cudaGraphNode_t>(*launch.last);
-      cudaGraphNode_t added = nullptr;
-      const cudaError_t error =
-          cudaGraphAddKernelNode(&added,
-                                 static_cast<cudaGraph_t>(launch.graph),
-                                 &previous,
-                                 previous == nullptr ? 0 : 1,
-                                 &node);
-      *launch.last = added;
-      return error;
-    });
-#else
-    std::tuple<Parameters...> values;
-    int at = 0;
-    const auto copy = [&](auto& value) {
-      static_assert(std::is_trivially_copyable_v<
-                    std::remove_reference_t<decltype(value)>>);
-      std::memcpy(
-          static_cast<void*>(&value), launch.arguments[at++], sizeof(value));
-    };
-    std::apply([&](auto&... value) { (copy(value), ...); }, values);
-    return ::emulation::Launch(
-        launch.num_blocks, launch.block_size, launch.shared_bytes, [&] {
-          std::apply(kernel, values);
-        });
-#endif
-  }
-
-  static int Launch(const kernels::ModelLaunch& launch) {
-    return WithKernel(launch.kernel, [&](auto* function) {
-      return LaunchKernel(launch, function);
-    });
-  }
-
-  static bool Register() {
-    static const RecomputedForm kForm = {
-        kBatchModelVersion,
-        sizeof(RowBatch),
-        kernels::SizeOfModelParams<Source, Blocks>(),
-        kRecomputedColumns<Model>,
-        &GetFacts,
-        {&Launch, &DeviceForms<Model>::ErrorString}};
-    BatchForms<Model>::recomputed_form = &kForm;
-    return DeviceForms<Model>::Register();
   }
 };
 
@@ -389,10 +279,4 @@ class CameraJacobianReader<::ceres_ext::internal::ModelSource<Model>> {
 
 }  // namespace ceres_ext::kernels
 
-// The type may have commas.
-#define CERES_EXT_RECOMPUTED_COST_FUNCTION(...)                           \
-  [[maybe_unused]] static const bool CERES_EXT_DEVICE_COST_FUNCTION_NAME( \
-      __COUNTER__) =                                                      \
-      ::ceres_ext::internal::RecomputedForms<__VA_ARGS__::Model>::Register();
-
-#endif  // CERES_EXT_RECOMPUTED_COST_FUNCTION_CUH_
+#endif  // CERES_EXT_DEVICE_RECOMPUTED_FORM_CUH_

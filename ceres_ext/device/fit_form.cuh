@@ -1,25 +1,10 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Batches of small dense problems (SolveBatch in ceres_ext/batch.h) of a
-// user-defined cost function on a device, each solved as a whole by a warp or a
-// part of one: curve fits, calibrations, refinements of a pose. Write once per
-// type, at namespace scope of a .cu file,
-//
-//   CERES_EXT_FIT_COST_FUNCTION(MyCostFunction)
-//
-// for a DeviceAutoDiffCostFunction or a DeviceCostFunction whose parameter
-// blocks may all vary, or with the numbers of those that may:
-//
-//   // A reprojection error of point, pose and intrinsics: poses alone.
-//   CERES_EXT_FIT_COST_FUNCTION(PoseCost, 1)
-//
-// Blocks that may vary have at most 16 values in all. Fewer blocks are faster.
-// ceres_ext/device_cost_function.cuh says what nvcc and the linker need; its
-// macro may be used for the same type. Without this line batches of such
-// problems are solved on the host.
+// Kernels that solve small dense problems of a cost function whole, each by a
+// warp or a part of one (ceres_ext/device/cost_function.cuh).
 
-#ifndef CERES_EXT_FIT_COST_FUNCTION_CUH_
-#define CERES_EXT_FIT_COST_FUNCTION_CUH_
+#ifndef CERES_EXT_DEVICE_FIT_FORM_CUH_
+#define CERES_EXT_DEVICE_FIT_FORM_CUH_
 
 #include <cuda_runtime.h>
 
@@ -29,8 +14,6 @@
 
 #include "ceres/jet.h"
 #include "ceres_ext/batchable_cost_function.h"
-#include "ceres_ext/device_cost_function.cuh"
-#include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/row_evaluation.h"
 #include "ceres_ext/small/fit/fit.h"
 #include "ceres_ext/small/fit/fit_solve.h"
@@ -39,11 +22,7 @@
 
 namespace ceres_ext::internal {
 
-// Kernels of two modules must be distinct.
 namespace {
-
-// Threads of a block.
-constexpr int kFitBlock = 128;
 
 // The first value of a slot among those of the slots in the mask kVarying.
 template <uint32_t kVarying, int... Ns>
@@ -67,9 +46,6 @@ struct FitSlots {
     return FitBegin<kVarying, Ns...>(slot);
   }
   static constexpr int kColumns = FitBegin<kVarying, Ns...>(sizeof...(Ns));
-  static_assert(sizeof...(Ns) <= kMaxFitSlots, "too many parameter blocks");
-  static_assert(kColumns >= 1 && kColumns <= kMaxFitColumns,
-                "parameter blocks that may vary have 1 to 16 values in all");
 };
 
 // Evaluates a row at the values x of its blocks: R residuals and, if columns is
@@ -236,9 +212,6 @@ class FitProblem<Model, kVarying, kLanes, std::integer_sequence<int, Ns...>> {
   using Sums = FitSums<Slots::kColumns>;
   static constexpr int kColumns = Slots::kColumns;
   static constexpr int R = Model::kNumResiduals;
-  static_assert(std::is_trivially_copyable_v<Constants>,
-                "what a device is to evaluate must be trivially copyable, or "
-                "have constants that are");
 
   __device__ FitProblem(const FitParams& params,
                         const FitRecord& record,
@@ -534,67 +507,53 @@ __global__ void __launch_bounds__(kFitBlock)
   }
 }
 
-// The mask of the numbers, or of all blocks if there are none.
-template <int... kSlots, int... Ns>
+// The mask of the numbers, or of all blocks if there are none; 0 if there is no
+// such block, or if there are too many blocks.
+template <int... kBlocks, int... Ns>
 constexpr uint32_t FitMask(std::integer_sequence<int, Ns...>) {
+  constexpr int kNumBlocks = sizeof...(Ns);
+  if (kNumBlocks > kMaxFitSlots ||
+      !((kBlocks >= 0 && kBlocks < kNumBlocks) && ...)) {
+    return 0;
+  }
   uint32_t mask = 0;
-  ((mask |= 1U << kSlots), ...);
-  return sizeof...(kSlots) == 0 ? (1U << sizeof...(Ns)) - 1 : mask;
+  for (int b = 0; b < kNumBlocks; ++b) {
+    mask |= sizeof...(kBlocks) == 0 || ((kBlocks == b) || ...) ? 1U << b : 0U;
+  }
+  return mask;
 }
 
-template <typename CostFunction, int... kSlots>
-struct FitForms {
-  using Model = typename CostFunction::Model;
-  using Kernel = void (*)(FitParams);
+// True if the blocks of the mask are not too large in all.
+template <uint32_t kVarying, int... Ns>
+constexpr bool AreFitColumns(std::integer_sequence<int, Ns...>) {
+  return kVarying != 0 &&
+         FitBegin<kVarying, Ns...>(sizeof...(Ns)) <= kMaxFitColumns;
+}
+
+template <typename ModelIn, int... kBlocks>
+struct FitForm {
+  using Model = ModelIn;
+  static constexpr FormKind kKind = FormKind::kFits;
+  static constexpr int32_t kParamsSize = sizeof(FitParams);
+  static constexpr int32_t kColumns = 0;
   static constexpr uint32_t kVarying =
-      FitMask<kSlots...>(typename Model::BlockSizes());
-
-  static int Launch(int device,
-                    void* stream,
-                    int lanes,
-                    const FitParams& params) {
-    const Kernel kernel = lanes == 8 ? &SolveFitsKernel<Model, kVarying, 8>
-                                     : &SolveFitsKernel<Model, kVarying, 32>;
-    const int num_teams = kFitBlock / lanes;
-    const int64_t num_blocks = (params.num_fits + num_teams - 1) / num_teams;
-#ifdef __CUDACC__
-    FitParams copy = params;
-    void* arguments[] = {&copy};
-    return OnDevice(device, [&] {
-      return cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
-                              dim3(static_cast<unsigned>(num_blocks)),
-                              dim3(kFitBlock),
-                              arguments,
-                              0,
-                              static_cast<cudaStream_t>(stream));
-    });
-#else
-    static_cast<void>(device);
-    static_cast<void>(stream);
-    return ::emulation::Launch(
-        num_blocks, kFitBlock, 0, [&] { kernel(params); });
-#endif
+      FitMask<kBlocks...>(typename Model::BlockSizes());
+  static constexpr bool kIsPossible =
+      AreFitColumns<kVarying>(typename Model::BlockSizes());
+  static void CheckPossible() {
+    static_assert(kIsPossible,
+                  "form::Fits needs numbers of parameter blocks, from 0, that "
+                  "have at most 16 values in all, of at most 8 blocks");
   }
 
-  static const char* ErrorString(int error) {
-    return cudaGetErrorString(static_cast<cudaError_t>(error));
-  }
-
-  static bool Register() {
-    static const FitForm kForm = {
-        kFitVersion, sizeof(FitParams), kVarying, &Launch, &ErrorString};
-    BatchForms<Model>::fit_form = &kForm;
-    return true;
+  template <typename Function>
+  static int WithKernel(int kernel, const Function& f) {
+    return kernel == 0 ? f(&SolveFitsKernel<Model, kVarying, 8>)
+                       : f(&SolveFitsKernel<Model, kVarying, 32>);
   }
 };
 
 }  // namespace
-
 }  // namespace ceres_ext::internal
 
-// The type may have commas.
-#define CERES_EXT_FIT_COST_FUNCTION(...)                                  \
-  [[maybe_unused]] static const bool CERES_EXT_DEVICE_COST_FUNCTION_NAME( \
-      __COUNTER__) = ::ceres_ext::internal::FitForms<__VA_ARGS__>::Register();
-
-#endif  // CERES_EXT_FIT_COST_FUNCTION_CUH_
+#endif  // CERES_EXT_DEVICE_FIT_FORM_CUH_

@@ -1,0 +1,74 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Kernels that evaluate all rows of a cost function
+// (ceres_ext/device/cost_function.cuh).
+
+#ifndef CERES_EXT_DEVICE_ROWS_FORM_CUH_
+#define CERES_EXT_DEVICE_ROWS_FORM_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/row_evaluation.h"
+#include "cuda_kernels/cuda/vector_sums.cuh"
+
+namespace ceres_ext::internal {
+namespace {
+
+// Source::Evaluate(rows, i) evaluates row i.
+// Mapping: threads stride over the rows. Order: base/vector_sums.h. Traffic per
+// row: the requested outputs, constants, the numbers of its combination and of
+// its point, and the rows of the tables that these name.
+template <typename Source>
+__global__ void __launch_bounds__(kernels::kVectorBlock, 2)
+    EvaluateRowsKernel(const __grid_constant__ RowBatch rows,
+                       double* partial,
+                       int32_t* ticket,
+                       RowSums* sums) {
+  kernels::TwoSums value;
+#pragma unroll 1
+  for (int64_t i = int64_t{blockIdx.x} * kernels::kVectorBlock + threadIdx.x;
+       i < rows.num_rows;
+       i += int64_t{gridDim.x} * kernels::kVectorBlock) {
+    const RowTerm term = Source::Evaluate(rows, i);
+    value.first += term.first;
+    value.second += term.second;
+  }
+  kernels::TwoSums sum;
+  if (kernels::SumOverBlocks<kernels::AddFirst>(value, partial, ticket, &sum)) {
+    sums->cost = 0.5 * sum.first;
+    sums->num_not_finite = static_cast<int64_t>(sum.second);
+  }
+}
+
+template <typename Model, bool kJacobian>
+struct RowSource {
+  __device__ __forceinline__ static RowTerm Evaluate(const RowBatch& rows,
+                                                     int64_t i) {
+    return RowEvaluator<Model>::template Evaluate<kJacobian>(rows, i);
+  }
+};
+
+template <typename ModelIn>
+struct RowsForm {
+  using Model = ModelIn;
+  static constexpr FormKind kKind = FormKind::kRows;
+  static constexpr int32_t kParamsSize = sizeof(RowBatch);
+  static constexpr int32_t kColumns = 0;
+  static constexpr uint32_t kVarying = 0;
+  static constexpr bool kIsPossible = true;
+  static void CheckPossible() {}
+
+  template <typename Function>
+  static int WithKernel(int kernel, const Function& f) {
+    return kernel == 0 ? f(&EvaluateRowsKernel<RowSource<Model, false>>)
+                       : f(&EvaluateRowsKernel<RowSource<Model, true>>);
+  }
+};
+
+}  // namespace
+}  // namespace ceres_ext::internal
+
+#endif  // CERES_EXT_DEVICE_ROWS_FORM_CUH_
