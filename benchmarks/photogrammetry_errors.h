@@ -140,12 +140,12 @@ void ForEachPhotogrammetryCase(Function&& f) {
   using internal::Whitened;
   const std::vector<double> point = {0.3, -0.4, 0.5};
   const auto for_rotation = [&](auto rotation) {
-    using Rotation = decltype(rotation);
+    using Rotation = std::decay_t<decltype(rotation)>;
     const std::string in = std::string(" ") + Rotation::kName;
     const std::vector<double> pose = internal::CasePose<Rotation>();
 
     ForEachCameraModel([&](auto camera) {
-      using Camera = decltype(camera);
+      using Camera = std::decay_t<decltype(camera)>;
       using Error = ReprojectionError<Camera, Rotation>;
       // One rotation is enough for the rarer ones.
       if constexpr (Camera::kModelId <= FullOpenCvCamera::kModelId ||

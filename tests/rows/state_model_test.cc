@@ -18,6 +18,7 @@
 #include "ceres/problem_impl.h"
 #include "ceres/product_manifold.h"
 #include "ceres/sphere_manifold.h"
+#include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/on_machine.h"
