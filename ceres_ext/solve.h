@@ -83,9 +83,9 @@ void Solve(const ceres::Solver::Options& options,
 // Ceres's loop. Any kind of residual block is solved without a ceres::Problem.
 // Features that need a ceres::Problem build one from the arrays first, which
 // takes time and memory, and summary->path_reason says so: a line search,
-// dogleg steps, inner iterations, linear_solver_ordering, check_gradients,
-// dumps, a linear solver or preconditioner that only stock Ceres has, arrays of
-// which nothing varies, and ext_options.enabled false.
+// inner iterations, linear_solver_ordering, check_gradients, dumps, a linear
+// solver or preconditioner that only stock Ceres has, arrays of which nothing
+// varies, and ext_options.enabled false.
 //
 // A problem that is not valid (ArrayProblem::IsValid) ends with FAILURE and the
 // reason in summary->message, before anything is allocated for it.

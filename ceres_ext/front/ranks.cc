@@ -158,6 +158,10 @@ std::string WhyNotByRanks(const ArrayProblem& problem, RankSolve* solve) {
   if (!why.empty()) {
     return why + ", which has no ranks";
   }
+  if (options.trust_region_strategy_type == ceres::DOGLEG) {
+    return "trust_region_strategy_type DOGLEG is not supported by several "
+           "ranks; expected LEVENBERG_MARQUARDT";
+  }
   if (ext_options.preconditioner == PRECONDITIONER_TWO_LEVEL) {
     return "preconditioner = TWO_LEVEL is not supported by several ranks";
   }

@@ -110,9 +110,6 @@ std::string ArrayImport::WhyProblemIsNeeded(
   if (options.minimizer_type != ceres::TRUST_REGION) {
     return "minimizer_type LINE_SEARCH needs a ceres::Problem";
   }
-  if (options.trust_region_strategy_type == ceres::DOGLEG) {
-    return "trust_region_strategy_type DOGLEG needs a ceres::Problem";
-  }
   if (options.use_inner_iterations) {
     return "inner iterations need a ceres::Problem";
   }

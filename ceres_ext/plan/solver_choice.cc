@@ -57,6 +57,18 @@ bool ChooseLinearSolver(const Options& options,
   ceres::LinearSolverType type = solver_options->linear_solver_type;
   ceres::PreconditionerType preconditioner =
       solver_options->preconditioner_type;
+  if (options.linear_solver == LINEAR_SOLVER_AUTO &&
+      solver_options->trust_region_strategy_type == ceres::DOGLEG) {
+    // Its steps are exact. schur_factorization chooses dense or sparse.
+    if (IsFactorized(type) && !solver_options->dynamic_sparsity &&
+        !solver_options->use_mixed_precision_solves) {
+      return false;
+    }
+    solver_options->linear_solver_type = ceres::DENSE_SCHUR;
+    solver_options->dynamic_sparsity = false;
+    solver_options->use_mixed_precision_solves = false;
+    return true;
+  }
   if (options.linear_solver == LINEAR_SOLVER_AUTO) {
     // Decide may take exact steps instead.
     type = ceres::ITERATIVE_SCHUR;

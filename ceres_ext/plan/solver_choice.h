@@ -44,7 +44,7 @@ inline bool NeedsSchurMatrix(const ceres::Solver::Options& options) {
 std::string LinearSolverName(const ceres::Solver::Options& options);
 
 // Makes *solver_options ask for the linear solver that Options::linear_solver
-// and preconditioner choose, without what only a factorisation has. False if
+// and preconditioner choose, for dogleg with exact steps, without what only a factorisation has. False if
 // that is the program's already.
 bool ChooseLinearSolver(const Options& options,
                         ceres::Solver::Options* solver_options);

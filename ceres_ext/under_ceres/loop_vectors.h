@@ -52,6 +52,9 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     int num_residuals = 0;
     // The loop keeps the best x in a vector of its own.
     bool keeps_best = true;
+    // The strategy is DOGLEG, and its type is SUBSPACE_DOGLEG.
+    bool is_dogleg = false;
+    bool is_subspace = false;
     // A gradient that is NaN, for example because float blocks are infinite,
     // fails the solve. Ceres takes it for convergence.
     bool nan_fails = false;
@@ -90,6 +93,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     }
     order_ = Order(sizes);
     nan_fails_ = sizes.nan_fails;
+    judges_at_once_ = kIsHost<Machine> || sizes.is_dogleg;
     own_parameters_ = sizes.own_parameters;
     own_step_ = sizes.own_effective_parameters;
     num_asked_ = 0;
@@ -194,7 +198,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
       Run(kernels::NegateParams{n, x, x});
       return !failure_->has_happened();
     }
-    step_is_judged_ = kIsHost<Machine>;
+    step_is_judged_ = judges_at_once_;
     return !failure_->has_happened() && Guarded([&]() -> kernels::Status {
       CERES_EXT_RETURN_IF_ERROR(kernels::Run(
           kernels::CountInvalidParams{
@@ -202,7 +206,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
           machine_));
       CERES_EXT_RETURN_IF_ERROR(kernels::Run(
           kernels::NegateIfValidParams{n, x, num_invalid_.data()}, machine_));
-      // On a device the host does not wait: ModelCostChange has the answer.
+      // On a device the host does not wait: ModelCostChange has the answer,
+      // except that dogleg needs it for other sums.
       return step_is_judged_ ? machine_->ReadResult(scalars_, &scalars)
                              : kernels::Status();
     }) && scalars.num_invalid == 0;
@@ -284,6 +289,29 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                                   : std::numeric_limits<double>::quiet_NaN();
     return ok && !failure_->has_happened();
   }
+
+  void Scale(int n, double a, const double* x, double* y) final {
+    Run(kernels::MultiplyByScalarParams{n, a, x, y});
+  }
+  void Divide(int n, const double* x, const double* y, double* z) final {
+    Run(kernels::DivideParams{n, x, y, z});
+  }
+  void LinearCombination(int n,
+                         double a,
+                         const double* x,
+                         double b,
+                         const double* y,
+                         double* z) final {
+    Run(kernels::LinearCombinationParams{n, a, x, b, y, z});
+  }
+  bool StepDot(int n, const double* x, const double* y, double* dot) final {
+    return Dot(n, own_step_, x, y, dot);
+  }
+  // Each rank has rows of its own.
+  bool ResidualDot(int n, const double* x, const double* y, double* dot) final {
+    return Dot(n, {0, n}, x, y, dot);
+  }
+
   // Called by ModelCostChange: waits for the linear solver's step and returns
   // false if there is none.
   void SetFinishStep(std::function<bool()> finish_step) {
@@ -328,11 +356,17 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     kResiduals,
     kModelResiduals,
     kBest,
+    kDoglegGradient,
+    kGaussNewton,
+    kBasisU,
+    kBasisV,
+    kBasisResiduals,  // J D^-1 v
     // Only where nothing is shared.
     kProjected,
     kGradient,
     kNegativeGradient,
     kDiagonalRoot,
+    kDoglegResiduals,
   };
   static std::vector<Memory> Memories(const Sizes& sizes, bool shares) {
     const int x = sizes.num_parameters;
@@ -346,21 +380,30 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                                     {step},
                                     {residuals},
                                     {residuals, /*is_scratch=*/true},
-                                    {sizes.keeps_best ? x : 0}};
+                                    {sizes.keeps_best ? x : 0},
+                                    {sizes.is_dogleg ? step : 0},
+                                    {sizes.is_dogleg ? step : 0},
+                                    {sizes.is_subspace ? step : 0},
+                                    {sizes.is_subspace ? step : 0},
+                                    {sizes.is_subspace ? residuals : 0}};
     if (!shares) {
-      memories.insert(memories.end(), {{x}, {step}, {step}, {step}});
+      memories.insert(
+          memories.end(),
+          {{x}, {step}, {step}, {step}, {sizes.is_dogleg ? residuals : 0}});
     }
     return memories;
   }
   bool Shares() const { return !IsHost(); }
   // In the order in which the loop asks: TrustRegionMinimizer::Init, then
-  // LevenbergMarquardtStrategy::ComputeStep. Vectors that share memory:
+  // ComputeStep of the strategy. Vectors that share memory:
   //   candidate             candidate; the projected gradient step, which is
   //                         read where it is made
   //   step                  step; gradient, until it is negated
   //   scaled step           scaled step; the negative gradient, which is read
   //                         where it is made; the damping, which the linear
   //                         solver reads before there is a step to scale
+  //   model's residuals     model's residuals; J D^-1 x of dogleg, until there
+  //                         is a step
   std::vector<Place> Order(const Sizes& sizes) const {
     const bool shares = Shares();
     std::vector<Place> order = {kX};
@@ -379,6 +422,15 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                   kScaling,
                   kDiagonal,
                   shares ? kScaledStep : kDiagonalRoot});
+    if (sizes.is_dogleg) {
+      order.insert(order.end(),
+                   {kDoglegGradient,
+                    kGaussNewton,
+                    shares ? kModelResiduals : kDoglegResiduals});
+    }
+    if (sizes.is_subspace) {
+      order.insert(order.end(), {kBasisU, kBasisV, kBasisResiduals});
+    }
     return order;
   }
 
@@ -424,6 +476,23 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     }
     between();
     return Guarded([&] { return machine_->ReadResult(scalars_, scalars); });
+  }
+
+  bool Dot(int n,
+           const ProblemStructure::Range& own,
+           const double* x,
+           const double* y,
+           double* dot) {
+    kernels::LoopScalars scalars;
+    const bool ok = RunAndReadOfAll(
+        n,
+        own,
+        [&](int begin, int size) {
+          return kernels::LoopDotParams{size, x + begin, y + begin};
+        },
+        &scalars);
+    *dot = scalars.dot;
+    return ok;
   }
 
   // The scalars of the values that all ranks have, in one or two parts, then
@@ -487,6 +556,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
       scalars->x_norm += part.x_norm * part.x_norm;
       scalars->step_norm += part.step_norm * part.step_norm;
       scalars->model_cost_change += part.model_cost_change;
+      scalars->dot += part.dot;
     }
     for (double* const norm :
          {&scalars->norm, &scalars->x_norm, &scalars->step_norm}) {
@@ -506,6 +576,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   typename Machine::template Result<kernels::LoopScalars> scalars_;
   Buffer<int64_t> num_invalid_;
   std::function<bool()> finish_step_;  // empty: steps are finished
+  bool judges_at_once_ = kIsHost<Machine>;
   // False: ModelCostChange is to say whether NegateIfValid has been.
   bool step_is_judged_ = true;
   // The last operation was Multiply.

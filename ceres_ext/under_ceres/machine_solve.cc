@@ -36,6 +36,9 @@ class MachineSolveImpl final : public MachineSolve {
     sizes.num_effective_parameters = structure->num_columns;
     sizes.num_residuals = structure->num_residuals;
     sizes.keeps_best = plan.keeps_best;
+    sizes.is_dogleg = pp->options.trust_region_strategy_type == ceres::DOGLEG;
+    sizes.is_subspace =
+        sizes.is_dogleg && pp->options.dogleg_type == ceres::SUBSPACE_DOGLEG;
     sizes.own_parameters = structure->own_state;
     sizes.own_effective_parameters = structure->own_columns;
     SessionSetup setup;
@@ -65,7 +68,8 @@ class MachineSolveImpl final : public MachineSolve {
         &session_, vectors.get(), failure);
     auto linear_solver = std::make_unique<ProgramLinearSolver<Machine>>(
         &session_, evaluator->jacobian(), failure);
-    if (session_.ranks() == nullptr) {
+    // Dogleg computes with a step as soon as it is there.
+    if (session_.ranks() == nullptr && !sizes.is_dogleg) {
       linear_solver->QueueSteps();
       vectors->SetFinishStep(
           [solver = linear_solver.get()] { return solver->FinishStep(); });

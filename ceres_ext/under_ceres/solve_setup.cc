@@ -161,10 +161,7 @@ std::string SolveSetup::WhyCeres(const PreprocessedProblem& pp) const {
       CanBeSolvedByCeres(pp, &error)) {
     return "sparse_linear_algebra_library_type CUDA_SPARSE is not supported";
   }
-  return NeedsSchurMatrix(options) &&
-                 options.trust_region_strategy_type == ceres::DOGLEG
-             ? SolvedByCeres(options, "the dogleg strategy is not supported")
-             : "";
+  return "";
 }
 
 SolveWork SolveSetup::Work(const PreprocessedProblem& pp) const {

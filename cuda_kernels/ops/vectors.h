@@ -5,7 +5,8 @@
 // vectors stay on their machine. Vector operations (ops/vector_operation.h) of
 // n >= 0 elements. Outputs may be inputs. Pointers may be null if n is 0.
 //
-// Operations without a sum give the same bits on every machine.
+// Operations without a sum give the same bits on every machine, except
+// LinearCombination, which a device rounds once less.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_VECTORS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_VECTORS_H_
 
@@ -80,6 +81,40 @@ struct MultiplyParams {
   double* z = nullptr;
 
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { z[i] = x[i] * y[i]; }
+};
+
+// z = x ./ y
+struct DivideParams {
+  int64_t n = 0;
+  const double* x = nullptr;
+  const double* y = nullptr;
+  double* z = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { z[i] = x[i] / y[i]; }
+};
+
+// y = a x
+struct MultiplyByScalarParams {
+  int64_t n = 0;
+  double a = 0.0;
+  const double* x = nullptr;
+  double* y = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { y[i] = a * x[i]; }
+};
+
+// z = a x + b y
+struct LinearCombinationParams {
+  int64_t n = 0;
+  double a = 0.0;
+  const double* x = nullptr;
+  double b = 0.0;
+  const double* y = nullptr;
+  double* z = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    z[i] = a * x[i] + b * y[i];
+  }
 };
 
 // x = x .* y, rounded to T.
@@ -168,7 +203,23 @@ struct LoopScalars {
   double x_norm = 0.0;
   double step_norm = 0.0;
   double model_cost_change = 0.0;
+  double dot = 0.0;
   int64_t num_invalid = 0;
+};
+
+// dot = x'y
+struct LoopDotParams {
+  int64_t n = 0;
+  const double* x = nullptr;
+  const double* y = nullptr;
+  LoopScalars* scalars = nullptr;
+
+  CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
+    return {x[i] * y[i], 0.0};
+  }
+  CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
+    scalars->dot = sums.first;
+  }
 };
 
 // num_invalid = number of elements that aren't finite or are kImpossibleValue.

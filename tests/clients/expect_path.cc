@@ -33,9 +33,8 @@ void Solve(const Solver::Options& options,
            Solver::Summary* summary) {
   Solver solver;
   solver.Solve(options, problem, summary);
-  const bool is_served = IsSchurType(options.linear_solver_type)
-                             ? options.trust_region_strategy_type != DOGLEG
-                             : options.linear_solver_type == CGNR;
+  const bool is_served = IsSchurType(options.linear_solver_type) ||
+                         options.linear_solver_type == CGNR;
   const std::string path = is_served ? "FULL on " : "CERES, ";
   EXPECT_NE(summary->message.find("[Ceres Ext: path " + path),
             std::string::npos)

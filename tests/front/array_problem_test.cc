@@ -201,6 +201,18 @@ TEST(ArrayProblem, SameBitsAsAProblem) {
   }
 }
 
+TEST(ArrayProblem, SameBitsWithDogleg) {
+  const Arrays arrays(9);
+  ceres::Solver::Options options = SolverOptions();
+  options.linear_solver_type = ceres::DENSE_SCHUR;
+  options.trust_region_strategy_type = ceres::DOGLEG;
+  for (const ceres::DoglegType type :
+       {ceres::TRADITIONAL_DOGLEG, ceres::SUBSPACE_DOGLEG}) {
+    options.dogleg_type = type;
+    ExpectSameBitsOnAllDevices(arrays, options);
+  }
+}
+
 TEST(ArrayProblem, SameBitsWithALoss) {
   Arrays arrays(9);
   ceres::HuberLoss huber(1.0);
@@ -724,12 +736,6 @@ INSTANTIATE_TEST_SUITE_P(
                "minimizer_type LINE_SEARCH needs a ceres::Problem",
                [](Arrays*, ceres::Solver::Options* options, Options*) {
                  options->minimizer_type = ceres::LINE_SEARCH;
-               }},
-        Reason{"Dogleg",
-               "trust_region_strategy_type DOGLEG needs a ceres::Problem",
-               [](Arrays*, ceres::Solver::Options* options, Options*) {
-                 options->trust_region_strategy_type = ceres::DOGLEG;
-                 options->linear_solver_type = ceres::DENSE_SCHUR;
                }},
         Reason{"InnerIterations",
                "inner iterations need a ceres::Problem",

@@ -185,9 +185,18 @@ INSTANTIATE_TEST_SUITE_P(
               // Stock refuses it with an iterative solver.
               options->linear_solver_type = ceres::DENSE_SCHUR;
             },
-            PATH_CERES,
-            "DENSE_SCHUR",
+            PATH_FULL,
+            nullptr,
             nullptr},
+        Row{"DoglegByChoiceOfSteps",
+            [](BalTestProblem*, ceres::Problem*, auto* options) {
+              options->trust_region_strategy_type = ceres::DOGLEG;
+              options->linear_solver_type = ceres::DENSE_QR;
+            },
+            PATH_FULL,
+            "DENSE_SCHUR was chosen in place of DENSE_QR",
+            nullptr,
+            "device=cuda,linear_solver=auto"},
         Row{"InnerIterations",
             [](BalTestProblem*, ceres::Problem*, auto* options) {
               options->use_inner_iterations = true;
@@ -287,7 +296,7 @@ INSTANTIATE_TEST_SUITE_P(
               options->trust_region_strategy_type = ceres::DOGLEG;
               options->linear_solver_type = ceres::DENSE_SCHUR;
             },
-            PATH_CERES,
+            PATH_FULL,
             "is not available: DOGLEG",
             nullptr,
             "device=cuda,linear_solver=iterative_schur"},

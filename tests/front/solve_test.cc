@@ -645,12 +645,6 @@ INSTANTIATE_TEST_SUITE_P(
                    options->linear_solver_type = ceres::DENSE_QR;
                  },
                  "DENSE_QR"},
-        Declined{"Dogleg",
-                 [](BalTestProblem*, ceres::Problem*, auto* options) {
-                   options->linear_solver_type = ceres::DENSE_SCHUR;
-                   options->trust_region_strategy_type = ceres::DOGLEG;
-                 },
-                 "the dogleg strategy is not supported"},
         Declined{"ClusterJacobi",
                  [](BalTestProblem*, ceres::Problem*, auto* options) {
                    options->preconditioner_type = ceres::CLUSTER_JACOBI;

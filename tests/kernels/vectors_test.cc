@@ -672,6 +672,12 @@ TEST_F(VectorsTest, ElementsByHand) {
   EXPECT_THAT(Download(z), ElementsAre(3, -8, 0, -kInfinity));
   RunOk(ScaleParams<double>{4, y.data(), z.data()});
   EXPECT_THAT(Download(z), ElementsAre(9, -32, 0, kInfinity));
+  RunOk(DivideParams{4, y.data(), x.data(), z.data()});
+  EXPECT_THAT(Download(z), ElementsAre(3, -2, kInfinity, 0));
+  RunOk(MultiplyByScalarParams{4, -2, y.data(), z.data()});
+  EXPECT_THAT(Download(z), ElementsAre(-6, -8, -10, 2));
+  RunOk(LinearCombinationParams{3, 2, x.data(), -1, y.data(), z.data()});
+  EXPECT_THAT(Download(z), ElementsAre(-1, -8, -5, 2));
   // The product is rounded, and not the factor.
   auto in_float = Upload(std::vector<float>{3.0f, 1.0f});
   const auto factors = Upload(Doubles{1.0 / 3.0, 1.0 + 0x1p-30});
@@ -1389,6 +1395,12 @@ TEST_F(VectorsTest, Elements) {
     });
     expect_bits([&](auto*, double* x, double* y, double* z) {
       return AddVectorsParams{n, x, y, z};
+    });
+    expect_bits([&](auto*, double* x, double* y, double* z) {
+      return DivideParams{n, x, y, z};
+    });
+    expect_bits([&](auto*, double* x, double*, double* z) {
+      return MultiplyByScalarParams{n, 1.0 / 3.0, x, z};
     });
     expect_bits([&](auto*, double* x, double*, double* z) {
       return CopyParams{n, x, z};

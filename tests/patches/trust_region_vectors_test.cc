@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -51,6 +53,10 @@ enum Failure {
   PROJECTED_GRADIENT_NORMS,
   STEP_NORMS,
   MODEL_COST_CHANGE,
+  STEP_DOT,
+  RESIDUAL_DOT,
+  STEP_BASIS,
+  RESIDUAL_GRAM,
 };
 
 // Each vector is a range of pages without access and, elsewhere, its elements.
@@ -155,6 +161,47 @@ class OpaqueVectors final : public TrustRegionVectors,
            host_.ModelCostChange(
                n, Host(residuals), Host(model_residuals), model_cost_change);
   }
+  void Scale(int n, double a, const double* x, double* y) override {
+    host_.Scale(n, a, Host(x), Host(y));
+  }
+  void Divide(int n, const double* x, const double* y, double* z) override {
+    host_.Divide(n, Host(x), Host(y), Host(z));
+  }
+  void LinearCombination(int n,
+                         double a,
+                         const double* x,
+                         double b,
+                         const double* y,
+                         double* z) override {
+    host_.LinearCombination(n, a, Host(x), b, Host(y), Host(z));
+  }
+  bool StepDot(int n, const double* x, const double* y, double* dot) override {
+    return !Fails(STEP_DOT) && host_.StepDot(n, Host(x), Host(y), dot);
+  }
+  bool ResidualDot(int n,
+                   const double* x,
+                   const double* y,
+                   double* dot) override {
+    return !Fails(RESIDUAL_DOT) && host_.ResidualDot(n, Host(x), Host(y), dot);
+  }
+  bool StepBasis(int n,
+                 const double* x,
+                 const double* y,
+                 double* u,
+                 double* v,
+                 int* rank,
+                 double x_in_basis[2]) override {
+    return !Fails(STEP_BASIS) &&
+           host_.StepBasis(
+               n, Host(x), Host(y), Host(u), Host(v), rank, x_in_basis);
+  }
+  bool ResidualGram(int n,
+                    const double* x,
+                    const double* y,
+                    double gram[4]) override {
+    return !Fails(RESIDUAL_GRAM) &&
+           host_.ResidualGram(n, Host(x), Host(y), gram);
+  }
 
  private:
   static size_t Size(int n) { return (n + 1) * sizeof(double); }
@@ -207,6 +254,8 @@ struct LoopOptions {
   bool use_nonmonotonic_steps = false;
   bool update_state_every_iteration = false;
   bool bounds = false;
+  ceres::TrustRegionStrategyType strategy = ceres::LEVENBERG_MARQUARDT;
+  ceres::DoglegType dogleg = ceres::TRADITIONAL_DOGLEG;
 };
 
 void SetLoopOptions(const LoopOptions& loop,
@@ -216,6 +265,12 @@ void SetLoopOptions(const LoopOptions& loop,
   options->jacobi_scaling = loop.jacobi_scaling;
   options->use_nonmonotonic_steps = loop.use_nonmonotonic_steps;
   options->update_state_every_iteration = loop.update_state_every_iteration;
+  options->trust_region_strategy_type = loop.strategy;
+  options->dogleg_type = loop.dogleg;
+  if (loop.strategy == ceres::DOGLEG) {
+    // Some steps are rejected, some interpolated.
+    options->initial_trust_region_radius = 1e3;
+  }
   if (loop.bounds) {
     // A start outside of the bound, so that iteration zero projects.
     problem->problem()->SetParameterUpperBound(
@@ -285,7 +340,22 @@ INSTANTIATE_TEST_SUITE_P(
         LoopOptions{"UpdateState", ceres::ITERATIVE_SCHUR, true, false, true},
         LoopOptions{
             "UpdateStateNonmonotonic", ceres::DENSE_SCHUR, true, true, true},
-        LoopOptions{"Bounds", ceres::DENSE_SCHUR, true, false, false, true}),
+        LoopOptions{"Bounds", ceres::DENSE_SCHUR, true, false, false, true},
+        LoopOptions{"Dogleg",
+                    ceres::DENSE_SCHUR,
+                    true,
+                    false,
+                    false,
+                    false,
+                    ceres::DOGLEG},
+        LoopOptions{"SubspaceDogleg",
+                    ceres::SPARSE_SCHUR,
+                    false,
+                    false,
+                    false,
+                    false,
+                    ceres::DOGLEG,
+                    ceres::SUBSPACE_DOGLEG}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Records the user's parameters in every iteration.
@@ -372,6 +442,7 @@ struct FailureCase {
   Failure failure;
   int nth;
   const char* message;
+  bool is_dogleg = false;
 };
 
 class FailingVectorsTest : public ::testing::TestWithParam<FailureCase> {};
@@ -383,8 +454,14 @@ TEST_P(FailingVectorsTest, EndTheSolveAndLeaveTheParameters) {
   {
     OpaquePlugin plugin(&record, &vectors, GetParam().failure, GetParam().nth);
     PatchTestProblem problem;
+    ceres::Solver::Options options = problem.Options(
+        GetParam().is_dogleg ? ceres::DENSE_SCHUR : ceres::ITERATIVE_SCHUR);
+    if (GetParam().is_dogleg) {
+      options.trust_region_strategy_type = ceres::DOGLEG;
+      options.dogleg_type = ceres::SUBSPACE_DOGLEG;
+    }
     ScopedSolverPlugin scoped_plugin(&plugin);
-    result = Solve(problem, problem.Options(ceres::ITERATIVE_SCHUR));
+    result = Solve(problem, options);
   }
   EXPECT_EQ(result.summary.termination_type, ceres::FAILURE);
   EXPECT_THAT(result.summary.message, HasSubstr(GetParam().message));
@@ -394,10 +471,11 @@ TEST_P(FailingVectorsTest, EndTheSolveAndLeaveTheParameters) {
 
 constexpr char kOperation[] =
     "An operation on the vectors of the trust region loop failed.";
+constexpr char kLinearSolver[] = "Linear solver failed";
 constexpr char kAllocation[] =
     "Unable to allocate the vectors of the trust region loop.";
 
-// The loop allocates 11 vectors, then the strategy two.
+// The loop allocates 11 vectors, then Levenberg-Marquardt two or dogleg eight.
 INSTANTIATE_TEST_SUITE_P(
     Failures,
     FailingVectorsTest,
@@ -412,7 +490,14 @@ INSTANTIATE_TEST_SUITE_P(
         FailureCase{"FirstGradient", PROJECTED_GRADIENT_NORMS, 1, "failed"},
         FailureCase{"ThirdGradient", PROJECTED_GRADIENT_NORMS, 3, kOperation},
         FailureCase{"StepNorms", STEP_NORMS, 2, kOperation},
-        FailureCase{"ModelCostChange", MODEL_COST_CHANGE, 2, kOperation}),
+        FailureCase{"ModelCostChange", MODEL_COST_CHANGE, 2, kOperation},
+        FailureCase{"DoglegDiagonal", ALLOCATE, 12, kLinearSolver, true},
+        FailureCase{"DoglegLastVector", ALLOCATE, 19, kLinearSolver, true},
+        FailureCase{"GradientDot", STEP_DOT, 1, kLinearSolver, true},
+        FailureCase{"GaussNewtonDot", STEP_DOT, 2, kLinearSolver, true},
+        FailureCase{"ResidualDot", RESIDUAL_DOT, 2, kLinearSolver, true},
+        FailureCase{"StepBasis", STEP_BASIS, 1, kLinearSolver, true},
+        FailureCase{"ResidualGram", RESIDUAL_GRAM, 2, kLinearSolver, true}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(OpaqueVectors, AnInvalidStepIsRetriedAsStockDoes) {
@@ -439,9 +524,7 @@ TEST_P(HostRequiredTest, IsRefusedWithItsReason) {
   OpaquePlugin plugin(&record, &vectors);
   PatchTestProblem problem;
   ceres::Solver::Options options = problem.Options(ceres::DENSE_SCHUR);
-  if (what == "Dogleg") {
-    options.trust_region_strategy_type = ceres::DOGLEG;
-  } else if (what == "Bounds") {
+  if (what == "Bounds") {
     problem.problem()->SetParameterUpperBound(problem.point(0), 0, 10.0);
   } else if (what == "InnerIterations") {
     options.use_inner_iterations = true;
@@ -463,8 +546,7 @@ TEST_P(HostRequiredTest, IsRefusedWithItsReason) {
 INSTANTIATE_TEST_SUITE_P(
     What,
     HostRequiredTest,
-    ::testing::Values(std::make_pair("Dogleg", "dogleg"),
-                      std::make_pair("Bounds", "line search for bounds"),
+    ::testing::Values(std::make_pair("Bounds", "line search for bounds"),
                       std::make_pair("InnerIterations", "Inner iterations"),
                       std::make_pair("Dump", "Dumping")),
     [](const auto& info) { return std::string(info.param.first); });
@@ -534,6 +616,98 @@ TEST(HostVectors, OfAPluginWorkWithDoglegBoundsAndInnerIterations) {
     }
     ExpectSameBits(results[0], results[1]);
     EXPECT_GT(plugin.count, 0) << what;
+  }
+}
+
+// What a plugin has of the base class, against QR by Eigen.
+class PlainVectors final : public HostTrustRegionVectors {
+ public:
+  PlainVectors() : HostTrustRegionVectors(nullptr, 1) {}
+  bool StepBasis(int n,
+                 const double* x,
+                 const double* y,
+                 double* u,
+                 double* v,
+                 int* rank,
+                 double x_in_basis[2]) override {
+    return TrustRegionVectors::StepBasis(n, x, y, u, v, rank, x_in_basis);
+  }
+  bool ResidualGram(int n,
+                    const double* x,
+                    const double* y,
+                    double gram[4]) override {
+    return TrustRegionVectors::ResidualGram(n, x, y, gram);
+  }
+};
+
+TEST(PlainVectors, HaveTheBasisOfQr) {
+  constexpr double kEps = std::numeric_limits<double>::epsilon();
+  PlainVectors plain;
+  HostTrustRegionVectors host(nullptr, 1);
+  for (const int n : {1, 2, 3, 50}) {
+    // y = multiple x + distance z
+    for (const double multiple : {0.0, 1.0, -3.0, 1e5}) {
+      for (const double distance : {0.0, 1e-12, 1e-6, 1.0, 1e6}) {
+        SCOPED_TRACE(::testing::Message()
+                     << n << " " << multiple << " " << distance);
+        const ceres::Vector x = ceres::Vector::Random(n);
+        const ceres::Vector y =
+            multiple * x + distance * ceres::Vector::Random(n);
+        ceres::Vector u(n);
+        ceres::Vector v(n);
+        double g[2];
+        int rank = -1;
+        ASSERT_TRUE(plain.StepBasis(
+            n, x.data(), y.data(), u.data(), v.data(), &rank, g));
+        ceres::Vector host_u(n);
+        ceres::Vector host_v(n);
+        double host_g[2];
+        int host_rank = -1;
+        ASSERT_TRUE(host.StepBasis(n,
+                                   x.data(),
+                                   y.data(),
+                                   host_u.data(),
+                                   host_v.data(),
+                                   &host_rank,
+                                   host_g));
+        if (n == 1 || distance > 0.0 || multiple == 0.0) {
+          EXPECT_EQ(rank, host_rank);
+        }
+        if (rank < 2) {
+          continue;
+        }
+        // Two passes leave a few roundings.
+        EXPECT_NEAR(u.norm(), 1.0, (n + 8) * kEps);
+        EXPECT_NEAR(v.norm(), 1.0, (n + 8) * kEps);
+        EXPECT_NEAR(u.dot(v), 0.0, (n + 8) * kEps);
+        EXPECT_NEAR((g[0] * u + g[1] * v - x).norm(),
+                    0.0,
+                    8 * (n + 8) * kEps * x.norm());
+        EXPECT_NEAR((u.dot(y) * u + v.dot(y) * v - y).norm(),
+                    0.0,
+                    8 * (n + 8) * kEps * y.norm());
+        EXPECT_NEAR(std::hypot(g[0], g[1]),
+                    std::hypot(host_g[0], host_g[1]),
+                    8 * (n + 8) * kEps * x.norm());
+      }
+    }
+    const ceres::Vector zero = ceres::Vector::Zero(n);
+    ceres::Vector u(n);
+    ceres::Vector v(n);
+    double g[2];
+    int rank = -1;
+    ASSERT_TRUE(plain.StepBasis(
+        n, zero.data(), zero.data(), u.data(), v.data(), &rank, g));
+    EXPECT_EQ(rank, 0);
+    const ceres::Vector x = ceres::Vector::Random(n);
+    const ceres::Vector y = ceres::Vector::Random(n);
+    double gram[4];
+    double host_gram[4];
+    ASSERT_TRUE(plain.ResidualGram(n, x.data(), y.data(), gram));
+    ASSERT_TRUE(host.ResidualGram(n, x.data(), y.data(), host_gram));
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_NEAR(gram[i], host_gram[i], n * kEps * x.norm() * y.norm() * 4);
+    }
   }
 }
 

@@ -94,6 +94,14 @@ TEST_F(TrustRegionVectors, ElementByElement) {
     vectors_->Multiply(n, a, a, c);
     vectors_->LevenbergMarquardtDiagonal(n, c, 3.0, b);
     expect(b, [&](int i) { return std::sqrt(x[i] * x[i] / 3.0); });
+    vectors_->Divide(n, a, b, c);
+    expect(c, [&](int i) { return x[i] / std::sqrt(x[i] * x[i] / 3.0); });
+    vectors_->Scale(n, -1.5, a, c);
+    expect(c, [&](int i) { return -1.5 * x[i]; });
+    // A device may round once less; powers of two do not round.
+    vectors_->Negate(n, a, b);
+    vectors_->LinearCombination(n, 2.0, a, 0.5, b, c);
+    expect(c, [&](int i) { return 2.0 * x[i] - 0.5 * x[i]; });
     vectors_->SetOne(n, c);
     expect(c, [&](int) { return 1.0; });
     vectors_->SetZero(n, c);
@@ -137,6 +145,17 @@ TEST_F(TrustRegionVectors, Sums) {
     EXPECT_NEAR(step_norm, std::sqrt(dd), relative * std::sqrt(dd));
     ASSERT_TRUE(vectors_->ModelCostChange(n, a, b, &model));
     EXPECT_NEAR(model, change, relative * static_cast<double>(magnitude));
+    long double xy = 0;
+    double products = 0.0;
+    for (int i = 0; i < n; ++i) {
+      xy += static_cast<long double>(x[i]) * y[i];
+      products += std::fabs(x[i] * y[i]);
+    }
+    double step_dot = -1, residual_dot = -1;
+    ASSERT_TRUE(vectors_->StepDot(n, a, b, &step_dot));
+    EXPECT_NEAR(step_dot, xy, relative * products);
+    ASSERT_TRUE(vectors_->ResidualDot(n, a, b, &residual_dot));
+    EXPECT_EQ(residual_dot, step_dot);
     // The same bits once more.
     double again = -1;
     ASSERT_TRUE(vectors_->ModelCostChange(n, a, b, &again));
@@ -200,6 +219,23 @@ TEST_F(TrustRegionVectors, NegateIfValidFindsEveryElement) {
   }
 }
 
+// Dogleg computes with a step before it asks for the model's cost.
+TEST_F(TrustRegionVectors, NegateIfValidAnswersDoglegAtOnce) {
+  for (const int n : {1, 70001}) {
+    LoopVectors<TestMachine>::Sizes sizes = {n, n, n};
+    sizes.is_dogleg = true;
+    ASSERT_TRUE(vectors_->Setup(sizes, nullptr).ok());
+    std::vector<double> x = Random(n);
+    double* a = New(x);
+    EXPECT_TRUE(vectors_->NegateIfValid(n, a));
+    EXPECT_EQ(Get(n, a)[n - 1], -x[n - 1]);
+    x[n - 1] = std::numeric_limits<double>::quiet_NaN();
+    ASSERT_TRUE(vectors_->CopyFromHost(n, x.data(), a));
+    EXPECT_FALSE(vectors_->NegateIfValid(n, a));
+    vectors_->Free(a);
+  }
+}
+
 // Norms that are computed with Plus are those of the vectors as they are.
 TEST_F(TrustRegionVectors, StepNormsAfterPlus) {
   constexpr int n = 70001;
@@ -243,8 +279,12 @@ TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
   constexpr int kStep = 40;
   constexpr int kResiduals = 60;
   const bool shares = !vectors_->IsHost();
-  for (const bool keeps_best : {true, false}) {
-    SCOPED_TRACE(keeps_best);
+  // Without dogleg, with a traditional one, with a subspace.
+  for (int which = 0; which < 6; ++which) {
+    SCOPED_TRACE(which);
+    const bool keeps_best = which % 2 == 0;
+    const bool is_dogleg = which / 2 > 0;
+    const bool is_subspace = which / 2 > 1;
     std::vector<int> sizes = {kX};
     if (keeps_best) {
       sizes.push_back(kX);
@@ -264,17 +304,25 @@ TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
                   kStep,
                   kStep,
                   kStep});
+    if (is_dogleg) {
+      // Gradient, Gauss-Newton step, J times a step.
+      sizes.insert(sizes.end(), {kStep, kStep, kResiduals});
+    }
+    if (is_subspace) {
+      sizes.insert(sizes.end(), {kStep, kStep, kResiduals});
+    }
     const std::vector<std::pair<size_t, size_t>> shared = {
         {first + 1, first + 4},
         {first + 2, first + 6},
         {first + 2, first + 10},
         {first + 6, first + 10},
-        {first + 3, first + 7}};
+        {first + 3, first + 7},
+        {first + 5, first + 13}};
     vectors_.reset();
     SetUpVectors();
     const int64_t before = machine_->bytes();
     const LoopVectors<TestMachine>::Sizes loop = {
-        kX, kStep, kResiduals, keeps_best};
+        kX, kStep, kResiduals, keeps_best, is_dogleg, is_subspace};
     ASSERT_TRUE(vectors_->Setup(loop, nullptr).ok());
     const int64_t bytes = machine_->bytes();
     // The host counts the scalars and the norms too, which a device has in

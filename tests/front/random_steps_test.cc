@@ -1,0 +1,269 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Small random problems of blocks of many sizes, with Levenberg-Marquardt and
+// both kinds of dogleg steps and with each linear solver whose steps are exact,
+// against stock Ceres with the same options: the same accepted and rejected
+// steps while costs agree to rounding. How to run more cases: random_cases.h.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ceres/ceres.h"
+#include "ceres/manifold.h"
+#include "ceres_ext/solve.h"
+#include "glog/logging.h"
+#include "gtest/gtest.h"
+#include "tests/common/has_cudss.h"
+#include "tests/common/has_device.h"
+#include "tests/common/random_cases.h"
+#include "tests/common/same_steps.h"
+
+namespace ceres_ext {
+namespace {
+
+#ifdef CERES_EXT_EMULATED
+constexpr int kNumCases = 150;
+#else
+constexpr int kNumCases = 1000;
+#endif
+
+const bool kIsQuiet = [] {
+  FLAGS_minloglevel = google::GLOG_FATAL;
+  return true;
+}();
+
+// r = A x + wave sin(B x) - y, where x is all blocks of the row.
+class WaveRow final : public ceres::CostFunction {
+ public:
+  WaveRow(const std::vector<int>& sizes,
+          int num_residuals,
+          double weight,
+          double wave,
+          Random* random)
+      : weight_(weight), wave_(wave) {
+    int num_values = 0;
+    for (const int size : sizes) {
+      mutable_parameter_block_sizes()->push_back(size);
+      num_values += size;
+    }
+    set_num_residuals(num_residuals);
+    a_.resize(num_residuals, num_values);
+    b_.resize(num_residuals, num_values);
+    y_.resize(num_residuals);
+    for (int i = 0; i < num_residuals; ++i) {
+      y_[i] = random->Uniform(-3.0, 3.0);
+      for (int j = 0; j < num_values; ++j) {
+        a_(i, j) = random->Uniform(-1.0, 1.0);
+        b_(i, j) = random->Uniform(-1.0, 1.0);
+      }
+    }
+  }
+
+  bool Evaluate(double const* const* parameters,
+                double* residuals,
+                double** jacobians) const final {
+    const auto& sizes = parameter_block_sizes();
+    ceres::Vector x(a_.cols());
+    int begin = 0;
+    for (size_t k = 0; k < sizes.size(); begin += sizes[k++]) {
+      x.segment(begin, sizes[k]) =
+          Eigen::Map<const ceres::Vector>(parameters[k], sizes[k]);
+    }
+    const ceres::Vector phase = b_ * x;
+    for (int i = 0; i < num_residuals(); ++i) {
+      residuals[i] =
+          weight_ * (a_.row(i).dot(x) + wave_ * std::sin(phase[i]) - y_[i]);
+    }
+    begin = 0;
+    for (size_t k = 0; jacobians != nullptr && k < sizes.size();
+         begin += sizes[k++]) {
+      for (int i = 0; jacobians[k] != nullptr && i < num_residuals(); ++i) {
+        for (int j = 0; j < sizes[k]; ++j) {
+          jacobians[k][i * sizes[k] + j] =
+              weight_ * (a_(i, begin + j) +
+                         wave_ * std::cos(phase[i]) * b_(i, begin + j));
+        }
+      }
+    }
+    return true;
+  }
+
+ private:
+  double weight_;
+  double wave_;
+  ceres::Matrix a_;
+  ceres::Matrix b_;
+  ceres::Vector y_;
+};
+
+// A problem that can be built several times, of parameters of its own.
+class RandomGraph {
+ public:
+  explicit RandomGraph(Random* random) : seed_(random->generator()()) {
+    ceres::Solver::Options& o = options_;
+    o.linear_solver_type =
+        random->OneOf({ceres::DENSE_SCHUR, ceres::SPARSE_SCHUR});
+    o.trust_region_strategy_type = random->OneOf(
+        {ceres::LEVENBERG_MARQUARDT, ceres::DOGLEG, ceres::DOGLEG});
+    o.dogleg_type =
+        random->OneOf({ceres::TRADITIONAL_DOGLEG, ceres::SUBSPACE_DOGLEG});
+    o.initial_trust_region_radius = random->OneOf({0.3, 3.0, 30.0, 1e4});
+    o.jacobi_scaling = random->Chance(0.7);
+    o.use_nonmonotonic_steps = random->Chance(0.2);
+    o.max_num_iterations = 20;
+    o.num_threads = 1 + random->Below(3);
+    o.logging_type = ceres::SILENT;
+    const int num_blocks = 2 + random->Below(10);
+    for (int i = 0; i < num_blocks; ++i) {
+      blocks_.emplace_back(random->OneOf({1, 2, 3, 4, 4, 6, 6, 7, 9}));
+      for (double& value : blocks_.back()) {
+        value = random->Uniform(-2.0, 2.0);
+      }
+    }
+  }
+
+  const ceres::Solver::Options& options() const { return options_; }
+  ceres::Solver::Options* mutable_options() { return &options_; }
+
+  ceres::Solver::Summary SolveStock() const {
+    auto blocks = blocks_;
+    const auto problem = Build(&blocks);
+    ceres::Solver::Summary summary;
+    ceres::Solve(options_, problem.get(), &summary);
+    return summary;
+  }
+  Summary SolveOurs(const Options& ext_options) const {
+    auto blocks = blocks_;
+    const auto problem = Build(&blocks);
+    Summary summary;
+    ceres_ext::Solve(options_, ext_options, problem.get(), &summary);
+    return summary;
+  }
+
+ private:
+  // Each block has a row of its own, so that no column is zero; other rows are
+  // of one to three blocks.
+  std::unique_ptr<ceres::Problem> Build(
+      std::vector<std::vector<double>>* blocks) const {
+    Random random(static_cast<int64_t>(seed_ >> 1));
+    auto problem = std::make_unique<ceres::Problem>();
+    const int n = static_cast<int>(blocks->size());
+    const double wave = random.OneOf({0.0, 0.5, 2.0});
+    const auto add =
+        [&](const std::vector<int>& of_row, int num_residuals, double weight) {
+          std::vector<int> sizes;
+          std::vector<double*> values;
+          for (const int k : of_row) {
+            sizes.push_back(static_cast<int>((*blocks)[k].size()));
+            values.push_back((*blocks)[k].data());
+          }
+          problem->AddResidualBlock(
+              new WaveRow(sizes, num_residuals, weight, wave, &random),
+              random.Chance(0.2) ? new ceres::HuberLoss(2.0) : nullptr,
+              values);
+        };
+    for (int k = 0; k < n; ++k) {
+      add({k}, static_cast<int>((*blocks)[k].size()), 0.5);
+    }
+    for (int i = random.Below(6 * n); i > 0; --i) {
+      std::vector<int> of_row;
+      for (int k = random.Below(3); k >= 0; --k) {
+        const int block = random.Below(n);
+        if (std::count(of_row.begin(), of_row.end(), block) == 0) {
+          of_row.push_back(block);
+        }
+      }
+      add(of_row, 1 + random.Below(4), 1.0);
+    }
+    for (int k = 0; k < n; ++k) {
+      const int size = static_cast<int>((*blocks)[k].size());
+      if (size == 4 && random.Chance(0.5)) {
+        problem->SetManifold((*blocks)[k].data(),
+                             new ceres::QuaternionManifold);
+        Eigen::Map<Eigen::Vector4d>((*blocks)[k].data()).normalize();
+      } else if (size > 1 && random.Chance(0.15)) {
+        problem->SetManifold(
+            (*blocks)[k].data(),
+            new ceres::SubsetManifold(size, {random.Below(size)}));
+      }
+      if (k > 0 && random.Chance(0.1)) {
+        problem->SetParameterBlockConstant((*blocks)[k].data());
+      }
+    }
+    return problem;
+  }
+
+  uint64_t seed_;
+  std::vector<std::vector<double>> blocks_;
+  ceres::Solver::Options options_;
+};
+
+TEST(RandomSteps, AreThoseOfStock) {
+  int num_taken = 0;
+  int num_dogleg = 0;
+  int64_t num_compared = 0;
+  int64_t num_rejected = 0;
+  ForEachCase(kNumCases, [&](Random* random) {
+    const RandomGraph graph(random);
+    Options ext_options;
+    ext_options.device = kDevice;
+    ext_options.schur_factorization =
+        kDevice == DEVICE_CUDA && !HasCudss()
+            ? SCHUR_FACTORIZATION_DENSE
+            : random->OneOf({SCHUR_FACTORIZATION_DENSE,
+                             SCHUR_FACTORIZATION_SPARSE,
+                             SCHUR_FACTORIZATION_AUTO});
+    const Summary ours = graph.SolveOurs(ext_options);
+    const ceres::Solver::Summary stock = graph.SolveStock();
+    if (ours.path != PATH_FULL) {
+      EXPECT_NE(ours.path_reason.find("tangent dimensions"), std::string::npos)
+          << ours.path_reason;
+      return;
+    }
+    ++num_taken;
+    num_dogleg +=
+        graph.options().trust_region_strategy_type == ceres::DOGLEG ? 1 : 0;
+    EXPECT_EQ(ours.num_pcg_iterations, 0);
+    const size_t num_same = ExpectSameSteps(ours, stock);
+    num_compared += static_cast<int64_t>(num_same);
+    for (size_t i = 0; i < num_same; ++i) {
+      num_rejected += ours.iterations[i].step_is_successful ? 0 : 1;
+    }
+    if (::testing::Test::HasFailure()) {
+      std::printf(
+          "%s\n%s\n", ours.FullReport().c_str(), stock.FullReport().c_str());
+      for (size_t i = 0;
+           i < std::min(ours.iterations.size(), stock.iterations.size());
+           ++i) {
+        const auto& a = ours.iterations[i];
+        const auto& b = stock.iterations[i];
+        std::printf("%zu %d %d %.17g %.17g %.10g %.10g radius %.10g %.10g\n",
+                    i,
+                    a.step_is_successful,
+                    b.step_is_successful,
+                    a.cost,
+                    b.cost,
+                    a.relative_decrease,
+                    b.relative_decrease,
+                    a.trust_region_radius,
+                    b.trust_region_radius);
+      }
+    }
+  });
+  std::printf(
+      "%d taken, %d of these with dogleg; %lld iterations compared, %lld "
+      "rejected\n",
+      num_taken,
+      num_dogleg,
+      static_cast<long long>(num_compared),
+      static_cast<long long>(num_rejected));
+}
+
+}  // namespace
+}  // namespace ceres_ext
