@@ -150,9 +150,9 @@ enum ForcingSequenceType {
   FORCING_SEQUENCE_EISENSTAT_WALKER,
 };
 
-// The factorisation of the Schur complement S by DENSE_SCHUR and SPARSE_SCHUR,
-// which both take the exact step. S has n columns: those that vary and are not
-// eliminated.
+// The factorisation of the Schur complement S by DENSE_SCHUR, SPARSE_SCHUR,
+// DENSE_NORMAL_CHOLESKY and SPARSE_NORMAL_CHOLESKY, which all take the exact
+// step. S has n columns: those that vary and are not eliminated.
 enum SchurFactorizationType {
   // The one that should be faster, of those that fit into memory.
   SCHUR_FACTORIZATION_AUTO,
@@ -195,7 +195,7 @@ struct Options {
   // than Ceres's. Values of 0 and below turn this off (docs/options.md).
   double model_cost_tolerance = -1.0;
 
-  // Used with DENSE_SCHUR and SPARSE_SCHUR.
+  // Used for exact steps.
   SchurFactorizationType schur_factorization = SCHUR_FACTORIZATION_AUTO;
 
   FallbackType fallback = FALLBACK_TO_CERES;

@@ -11,11 +11,11 @@
 // The program keeps its ceres::Problem, its options and Ceres's trust-region
 // loop. This library replaces the linear solver: ITERATIVE_SCHUR and CGNR with
 // IDENTITY, JACOBI, SCHUR_JACOBI or SCHUR_POWER_SERIES_EXPANSION, or a
-// two-level preconditioner, and the exact steps of DENSE_SCHUR and
-// SPARSE_SCHUR. It evaluates its own cost functions and
-// DeviceAutoDiffCostFunction. Stock Ceres solves problems that this library
-// does not support, and the summary says why; Options::fallback refuses them
-// instead.
+// two-level preconditioner, and the exact steps of DENSE_SCHUR, SPARSE_SCHUR,
+// DENSE_NORMAL_CHOLESKY and SPARSE_NORMAL_CHOLESKY. It evaluates its own cost
+// functions and DeviceAutoDiffCostFunction. Stock Ceres solves problems that
+// this library does not support, and the summary says why; Options::fallback
+// refuses them instead.
 //
 // Pass a problem with millions of residual blocks as arrays
 // (ceres_ext/array_problem.h), which need no object per residual block:

@@ -95,8 +95,8 @@ struct Summary : public ceres::Solver::Summary {
   // Number of PCG iterations, summed over all linear solves.
   int64_t num_pcg_iterations = 0;
 
-  // Number of linear solves by a factorisation: all with DENSE_SCHUR and
-  // SPARSE_SCHUR, some with LINEAR_SOLVER_AUTO.
+  // Number of linear solves by a factorisation: all with an exact solver, some
+  // with LINEAR_SOLVER_AUTO.
   int64_t num_exact_steps = 0;
 
   // The second level of the preconditioner (Options::preconditioner): number of

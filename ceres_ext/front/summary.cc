@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <string>
 
+#include "ceres_ext/plan/solver_choice.h"
+
 namespace ceres_ext {
 namespace {
 
@@ -82,8 +84,7 @@ std::string Summary::FullReport() const {
                    std::to_string(num_host_losses) + " residual blocks, " +
                        host_loss_type);
   }
-  const bool is_factorized = linear_solver_type_used == ceres::DENSE_SCHUR ||
-                             linear_solver_type_used == ceres::SPARSE_SCHUR;
+  const bool is_factorized = IsFactorized(linear_solver_type_used);
   if (!is_factorized) {
     report += Line("PCG iterations", std::to_string(num_pcg_iterations));
     if (num_solves_at_pcg_limit > 0) {

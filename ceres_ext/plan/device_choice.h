@@ -80,6 +80,21 @@ CoarseCost EstimateCoarseCost(const SolveWork& work,
                               bool by_rows,
                               bool on_device);
 
+// A step by Ceres's Cholesky factorisation of J'J + D^2.
+struct NormalWork {
+  bool is_dense = false;
+  int64_t num_rows = 0;  // residual blocks
+  int64_t num_residuals = 0;
+  int64_t num_columns = 0;
+  // SolveWork::num_coupling_products; below 0: unknown, as many as there may
+  // be.
+  double num_coupling_products = -1.0;
+  int num_threads = 1;
+};
+// True if the factorisation takes stock Ceres no longer than the host takes
+// here for rows and set-up in addition.
+bool StockNormalIsAsFast(const NormalWork& work);
+
 // The reason why the host should solve, as a clause: "device = AUTO estimates
 // about 0.01 s of work, and CUDA takes 0.2 s to start". Empty where the device
 // is faster.

@@ -289,7 +289,8 @@ FactsWanted FactsFor(const PlanRequest& request) {
   const bool has_auto = options.linear_solver == LINEAR_SOLVER_AUTO ||
                         options.preconditioner == PRECONDITIONER_AUTO;
   FactsWanted wanted;
-  wanted.values = options.device == DEVICE_AUTO || has_auto;
+  wanted.values = options.device == DEVICE_AUTO || has_auto ||
+                  IsNormalCholesky(request.solver_options.linear_solver_type);
   wanted.repeats = NeedsSchurMatrix(request.solver_options) ||
                    HasSecondLevel(options.preconditioner);
   // Estimates of PCG's time don't depend on them.
@@ -311,6 +312,21 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
   }
   if (!ChooseMachine(request, rows, machines, &plan, &refusal)) {
     return refusal;
+  }
+  if (!plan.on_device && request.purpose == Purpose::kSolve &&
+      request.has_ceres_state && rows.num_observations == 0 &&
+      rows.num_general_rows == rows.num_other_rows) {
+    NormalWork work;
+    work.num_rows = rows.num_other_rows;
+    work.num_residuals = rows.num_residuals;
+    work.num_columns = rows.num_columns;
+    work.num_coupling_products = WorkOf(request, rows).num_coupling_products;
+    work.num_threads = request.num_threads;
+    std::string why =
+        WhyStockNormal(request.options, request.solver_options, work);
+    if (!why.empty()) {
+      return Refusal{std::move(why), /*is_final=*/true};
+    }
   }
   const ExactStepCost exact = ChooseSolver(request, rows, machines, &plan);
   ceres::Solver::Options solver_options = request.solver_options;

@@ -57,6 +57,7 @@ struct RowFacts {
   int64_t num_other_rows = 0;
   int64_t num_general_rows = 0;  // of these, of any shape
   bool has_models = false;       // of users' cost functions
+  int64_t num_columns = 0;
   // Columns that are not eliminated.
   int64_t num_other_columns = 0;
   // The columns of the widest block that is not eliminated.

@@ -129,10 +129,26 @@ bool IsSmallSolve(const Options& options,
          num_columns * num_residuals <= kMostValues;
 }
 
+std::string WhyStockNormal(const Options& options,
+                           const ceres::Solver::Options& solver_options,
+                           NormalWork work) {
+  const ceres::LinearSolverType type = solver_options.linear_solver_type;
+  work.is_dense = type == ceres::DENSE_NORMAL_CHOLESKY;
+  return IsNormalCholesky(type) && MayFallBack(options) &&
+                 options.device != DEVICE_CUDA &&
+                 options.linear_solver == LINEAR_SOLVER_AS_GIVEN &&
+                 options.schur_factorization == SCHUR_FACTORIZATION_AUTO &&
+                 StockNormalIsAsFast(work)
+             ? std::string(ceres::LinearSolverTypeToString(type)) +
+                   " of stock Ceres is as fast for so few columns and rows"
+             : "";
+}
+
 std::string WhyLeftToCeres(const Options& options,
                            const ceres::Solver::Options& solver_options) {
   if (IsFactorized(solver_options.linear_solver_type)) {
-    if (solver_options.linear_solver_type == ceres::SPARSE_SCHUR &&
+    if ((solver_options.linear_solver_type == ceres::SPARSE_SCHUR ||
+         solver_options.linear_solver_type == ceres::SPARSE_NORMAL_CHOLESKY) &&
         solver_options.dynamic_sparsity) {
       return "dynamic_sparsity is not supported";
     }
@@ -145,8 +161,8 @@ std::string WhyLeftToCeres(const Options& options,
   if (!IsIterative(solver_options.linear_solver_type)) {
     return std::string("linear_solver_type ") +
            ceres::LinearSolverTypeToString(solver_options.linear_solver_type) +
-           " is not supported; this library supports ITERATIVE_SCHUR, CGNR, "
-           "DENSE_SCHUR and SPARSE_SCHUR";
+           " is not supported, because it factorises the Jacobian and this "
+           "library the normal equations, which is less accurate";
   }
   solver::PreconditionerType preconditioner;
   return ToPreconditionerType(solver_options.preconditioner_type,

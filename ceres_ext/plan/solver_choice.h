@@ -18,10 +18,18 @@
 
 namespace ceres_ext {
 
+// True if the type is Ceres's Cholesky factorisation of J'J + D^2. The step is
+// the same with any independent blocks eliminated first, which is a part of
+// that factorisation.
+inline bool IsNormalCholesky(ceres::LinearSolverType type) {
+  return type == ceres::DENSE_NORMAL_CHOLESKY ||
+         type == ceres::SPARSE_NORMAL_CHOLESKY;
+}
 // True if the type is one of those whose step is exact here, by a
 // factorisation.
 inline bool IsFactorized(ceres::LinearSolverType type) {
-  return type == ceres::DENSE_SCHUR || type == ceres::SPARSE_SCHUR;
+  return type == ceres::DENSE_SCHUR || type == ceres::SPARSE_SCHUR ||
+         IsNormalCholesky(type);
 }
 inline bool IsIterative(ceres::LinearSolverType type) {
   return type == ceres::ITERATIVE_SCHUR || type == ceres::CGNR;
@@ -44,8 +52,8 @@ inline bool NeedsSchurMatrix(const ceres::Solver::Options& options) {
 std::string LinearSolverName(const ceres::Solver::Options& options);
 
 // Makes *solver_options ask for the linear solver that Options::linear_solver
-// and preconditioner choose, for dogleg with exact steps, without what only a factorisation has. False if
-// that is the program's already.
+// and preconditioner choose, without what only a factorisation has; with
+// dogleg, AUTO chooses exact steps. False if that is the program's already.
 bool ChooseLinearSolver(const Options& options,
                         ceres::Solver::Options* solver_options);
 
@@ -66,6 +74,13 @@ bool IsSmallSolve(const Options& options,
                   const ceres::Solver::Options& solver_options,
                   int64_t num_residuals,
                   int64_t num_columns);
+
+// The reason why stock Ceres solves by its own Cholesky factorisation of J'J,
+// as it is given, a clause; empty: it doesn't, or the user asks for this
+// library.
+std::string WhyStockNormal(const Options& options,
+                           const ceres::Solver::Options& solver_options,
+                           NormalWork work);
 
 // The reason why the linear solve is Ceres's whatever the problem is, a clause;
 // empty: it isn't. Ceres's CGNR on CUDA, which it alone knows to be there, is

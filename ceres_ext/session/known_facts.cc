@@ -40,15 +40,23 @@ double NumGeneralCouplings(const ProblemStructure& structure,
                          for (int64_t i = begin; i < end; ++i) {
                            const int32_t row = structure.general_rows[i];
                            size_t eliminated = num_rows.size() - 1;  // none
+                           bool has_other = false;
                            for (int j = 0; j < rows.NumBlocks(row); ++j) {
                              const int32_t block = rows.Block(row, j).index;
-                             if (block != BlockOfRow::kConstant &&
-                                 structure.is_eliminated[block] != 0) {
+                             if (block == BlockOfRow::kConstant) {
+                               continue;
+                             }
+                             if (structure.is_eliminated[block] != 0) {
                                eliminated = static_cast<size_t>(block);
+                             } else {
+                               has_other = true;
                              }
                            }
-                           __atomic_fetch_add(
-                               &num_rows[eliminated], 1, __ATOMIC_RELAXED);
+                           // Others add nothing to S.
+                           if (has_other) {
+                             __atomic_fetch_add(
+                                 &num_rows[eliminated], 1, __ATOMIC_RELAXED);
+                           }
                          }
                        });
   double num_couplings = num_rows.back();
@@ -158,6 +166,7 @@ RowFacts FactsOf(const ProblemStructure& structure) {
   facts.num_general_rows = static_cast<int64_t>(structure.general_rows.size());
   facts.has_models = !structure.models.empty();
   facts.num_residuals = structure.num_residuals;
+  facts.num_columns = structure.num_columns;
   for (const BlockTable& table : structure.f) {
     facts.num_other_columns += table.NumColumns();
     facts.max_block_columns =

@@ -35,6 +35,7 @@
 #include "ceres_ext/solver/schur_contribution.h"
 #include "ceres_ext/solver/schur_matrix_size.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_cholesky.h"
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/pair_products.h"
 #include "cuda_kernels/ops/schur_terms.h"
@@ -141,8 +142,11 @@ class ExplicitSchur {
     builder_.reset();
     return {};
   }
-  // stride: values from column to column, at least num_unknowns().
-  void SetupDense(int64_t stride) {
+  // stride: values from column to column, at least num_unknowns(). tiles: those
+  // that are read (HostDenseCholesky::Setup); empty: all.
+  void SetupDense(int64_t stride,
+                  kernels::HostDenseCholesky::Tiles tiles = {}) {
+    tiles_ = std::move(tiles);
     is_sparse_ = false;
     is_written_ = false;
     stride_ = stride;
@@ -364,7 +368,31 @@ class ExplicitSchur {
     return target;
   }
   kernels::Status SetZero(double* values) {
-    return machine_->SetZero(size().num_values, values);
+    if (is_sparse_ || tiles_.empty()) {
+      return machine_->SetZero(size().num_values, values);
+    }
+    if constexpr (kIsHost) {
+      constexpr int64_t kTile = kernels::HostDenseCholesky::kTile;
+      const int64_t n = num_unknowns();
+      const int64_t num_tiles = kernels::HostDenseCholesky::NumTiles(n);
+      const auto is_set = [&](int64_t row, int64_t column) {
+        return tiles_[static_cast<size_t>(num_tiles * row + column)] != 0;
+      };
+      machine_->context()->ParallelFor(
+          n, kTile, [&](int64_t begin, int64_t end) {
+            for (int64_t t = begin / kTile; t < num_tiles; ++t) {
+              // The last rows end behind the columns.
+              const int64_t last =
+                  t + 1 < num_tiles ? kTile * (t + 1) : stride_;
+              for (int64_t c = begin; c < end && is_set(t, begin / kTile);
+                   ++c) {
+                std::fill_n(
+                    values + stride_ * c + kTile * t, last - kTile * t, 0.0);
+              }
+            }
+          });
+    }
+    return {};
   }
 
   kernels::Status SetupPairs(const kernels::SchurPairsBuilder& builder) {
@@ -526,7 +554,8 @@ class ExplicitSchur {
   ProblemBlocks blocks_;
   Machine* machine_ = nullptr;
   bool is_sparse_ = false;
-  int64_t stride_ = 0;          // of a dense S
+  int64_t stride_ = 0;                       // of a dense S
+  kernels::HostDenseCholesky::Tiles tiles_;  // of a dense S; empty: all
   Batch* writer_ = nullptr;     // the first that writes; null: none
   int64_t num_written_ = 0;     // its values of S
   std::vector<Batch*> listed_;  // the others

@@ -161,7 +161,16 @@ std::string SolveSetup::WhyCeres(const PreprocessedProblem& pp) const {
       CanBeSolvedByCeres(pp, &error)) {
     return "sparse_linear_algebra_library_type CUDA_SPARSE is not supported";
   }
-  return "";
+  if (input_.arrays != nullptr || input_.purpose != Purpose::kSolve) {
+    return "";
+  }
+  // Before the rows are read, which takes longer than some solves.
+  NormalWork work;
+  work.num_rows = pp.reduced_program->NumResidualBlocks();
+  work.num_residuals = pp.reduced_program->NumResiduals();
+  work.num_columns = pp.reduced_program->NumEffectiveParameters();
+  work.num_threads = input_.num_threads;
+  return WhyStockNormal(input_.options, options, work);
 }
 
 SolveWork SolveSetup::Work(const PreprocessedProblem& pp) const {
@@ -189,7 +198,7 @@ bool SolveSetup::TakeInAnyOrder(PreprocessedProblem* pp) {
   import_options.batch_evaluation = input_.options.batch_evaluation;
   import_options.batch_users_functions =
       pp->reduced_program->mutable_evaluation_callback() == nullptr;
-  import_options.use_schur = ceres::IsSchurType(pp->options.linear_solver_type);
+  import_options.use_schur = pp->options.linear_solver_type != ceres::CGNR;
   is_final_ = false;
   if (TakeAsOrdered(import_options, pp)) {
     return true;
@@ -206,8 +215,10 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
   kernels::HostContext* const context =
       input_.kept->host_context(input_.num_threads);
   std::string* const reason = &input_.record->path_reason;
-  // A solve eliminates what Ceres would, or is Ceres's.
-  const int max_size = input_.purpose == Purpose::kSolve
+  // A solve by one of Ceres's Schur types eliminates what Ceres would, or is
+  // Ceres's.
+  const bool is_schur = ceres::IsSchurType(pp->options.linear_solver_type);
+  const int max_size = is_schur && input_.purpose == Purpose::kSolve
                            ? std::numeric_limits<int>::max()
                            : kernels::kMaxEliminatedSize;
   if (input_.arrays != nullptr) {
@@ -219,12 +230,13 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
   }
   ceres::internal::Program* program = pp->reduced_program.get();
   std::vector<uint8_t> is_eliminated;
-  if (!ChooseEliminatedBlocks(*program,
-                              pp->options.linear_solver_ordering.get(),
-                              max_size,
-                              context,
-                              &is_eliminated,
-                              reason)) {
+  if (!ChooseEliminatedBlocks(
+          *program,
+          is_schur ? pp->options.linear_solver_ordering.get() : nullptr,
+          max_size,
+          context,
+          &is_eliminated,
+          reason)) {
     return false;
   }
   auto* blocks = program->mutable_parameter_blocks();

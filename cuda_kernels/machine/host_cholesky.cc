@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cuda_kernels/base/simd.h"
 
@@ -363,15 +364,43 @@ void PackGroup(const double* x, int64_t n, int64_t count, double* group) {
 
 }  // namespace
 
-Status HostDenseCholesky::Setup(int64_t n, HostMachine* machine) {
+int64_t HostDenseCholesky::AddFill(int64_t enough, Tiles* tiles) {
+  const auto num_tiles =
+      static_cast<int64_t>(std::sqrt(static_cast<double>(tiles->size())) + 0.5);
+  const auto at = [&](int64_t row, int64_t column) -> unsigned char& {
+    return (*tiles)[static_cast<size_t>(num_tiles * row + column)];
+  };
+  int64_t num_products = 0;
+  std::vector<int64_t> rows;  // of the panel
+  for (int64_t panel = 0; panel < num_tiles && num_products <= enough;
+       ++panel) {
+    rows.clear();
+    at(panel, panel) = 1;
+    for (int64_t i = panel + 1; i < num_tiles; ++i) {
+      if (at(i, panel) == 0) {
+        continue;
+      }
+      rows.push_back(i);
+      for (const int64_t j : rows) {
+        at(i, j) = 1;
+      }
+      num_products += static_cast<int64_t>(rows.size());
+    }
+  }
+  return num_products;
+}
+
+Status HostDenseCholesky::Setup(int64_t n, HostMachine* machine, Tiles tiles) {
   machine_ = machine;
   n_ = n;
   stride_ = Stride(n);
   a_ = nullptr;
   failed_order_ = 0;
   is_inverted_ = false;
-  const int64_t num_tiles = (n + kTile - 1) / kTile;
+  const int64_t num_tiles = NumTiles(n);
+  may_be_set_ = std::move(tiles);
   is_zero_.resize(static_cast<size_t>(num_tiles));
+  tiles_below_.assign(static_cast<size_t>(num_tiles), {});
   CERES_EXT_RETURN_IF_ERROR(
       machine->Allocate(kTile * kTile * num_tiles, &panel_));
   return machine->Allocate(kTile * kTile, &diagonal_);
@@ -407,34 +436,41 @@ void HostDenseCholesky::FactorPanel(int64_t k) {
   }
   // Nothing is behind a panel that isn't whole.
   const int64_t num_strips = NumStrips(n_ - k - size);
+  const int64_t num_tiles = NumTiles(n_);
+  const int64_t panel = k / kTile;
   machine_->context()->ParallelFor(
       num_strips, kStripsPerTile, [&](int64_t begin, int64_t end) {
         double* const a = tile + size + kLanes * begin;
         double* const packed = panel_.data() + kStrip * begin;
+        const int64_t t = begin / kStripsPerTile;
         bool is_zero = true;
-        for (int64_t c = 0; c < size && is_zero; ++c) {
-          is_zero = IsZero(a + stride_ * c, kLanes * (end - begin));
+        if (!may_be_set_.empty()) {
+          const int64_t row = panel + 1 + t;
+          is_zero =
+              may_be_set_[static_cast<size_t>(num_tiles * row + panel)] == 0;
+        } else {
+          for (int64_t c = 0; c < size && is_zero; ++c) {
+            is_zero = IsZero(a + stride_ * c, kLanes * (end - begin));
+          }
         }
-        is_zero_[static_cast<size_t>(begin / kStripsPerTile)] = is_zero ? 1 : 0;
+        is_zero_[static_cast<size_t>(t)] = is_zero ? 1 : 0;
         if (!is_zero) {
           SolvePanel(l, size, stride_, end - begin, a, packed);
         }
       });
+  std::vector<int32_t>& below = TilesBelow(k);
+  below.clear();
+  for (int64_t t = 0; kStripsPerTile * t < num_strips; ++t) {
+    if (is_zero_[static_cast<size_t>(t)] == 0) {
+      below.push_back(static_cast<int32_t>(panel + 1 + t));
+    }
+  }
 }
 
 void HostDenseCholesky::UpdateRest(int64_t k) {
   const int64_t first = k + kTile;
-  const int64_t num_tiles = (n_ - first + kTile - 1) / kTile;
-  if (num_tiles <= 0) {
-    return;
-  }
-  // The tiles of the panel that are not zero, and pairs of them.
-  std::vector<int64_t> tiles;
-  for (int64_t i = 0; i < num_tiles; ++i) {
-    if (is_zero_[static_cast<size_t>(i)] == 0) {
-      tiles.push_back(i);
-    }
-  }
+  // Pairs of tiles.
+  const std::vector<int32_t>& tiles = TilesBelow(k);
   const auto count = static_cast<int64_t>(tiles.size());
   machine_->context()->ParallelFor(
       count * (count + 1) / 2, 1, [&](int64_t begin, int64_t end) {
@@ -444,8 +480,10 @@ void HostDenseCholesky::UpdateRest(int64_t k) {
               (std::sqrt(8.0 * static_cast<double>(task) + 1.0) - 1.0) / 2.0);
           p -= p * (p + 1) / 2 > task ? 1 : 0;
           p += (p + 1) * (p + 2) / 2 <= task ? 1 : 0;
-          const int64_t i = tiles[static_cast<size_t>(p)];
-          const int64_t j = tiles[static_cast<size_t>(task - p * (p + 1) / 2)];
+          const int64_t of_panel = k / kTile + 1;
+          const int64_t i = tiles[static_cast<size_t>(p)] - of_panel;
+          const int64_t j =
+              tiles[static_cast<size_t>(task - p * (p + 1) / 2)] - of_panel;
           const int64_t row = first + kTile * i;
           const int64_t column = first + kTile * j;
           UpdateTile(panel_.data() + kStrip * kStripsPerTile * i,
@@ -465,15 +503,36 @@ Status HostDenseCholesky::Solve(const double* b, double* x) {
   if (x != b) {
     std::copy_n(b, n_, x);
   }
-  for (int64_t c = 0; c < n_; ++c) {
-    const double* const column = a_ + stride_ * c;
-    x[c] /= column[c];
-    SubtractColumns(column + c + 1, stride_, 1, n_ - c - 1, x + c, x + c + 1);
+  for (int64_t k = 0; k < n_; k += kTile) {
+    const int64_t end = std::min(k + kTile, n_);
+    for (int64_t c = k; c < end; ++c) {
+      const double* const column = a_ + stride_ * c;
+      x[c] /= column[c];
+      SubtractColumns(
+          column + c + 1, stride_, 1, end - c - 1, x + c, x + c + 1);
+    }
+    for (const int32_t tile : TilesBelow(k)) {
+      const int64_t row = kTile * tile;
+      SubtractColumns(a_ + stride_ * k + row,
+                      stride_,
+                      end - k,
+                      std::min(kTile, n_ - row),
+                      x + k,
+                      x + row);
+    }
   }
-  for (int64_t c = n_ - 1; c >= 0; --c) {
-    const double* const column = a_ + stride_ * c;
-    x[c] -= Dot(column + c + 1, x + c + 1, n_ - c - 1);
-    x[c] /= column[c];
+  for (int64_t k = kTile * (NumTiles(n_) - 1); k >= 0; k -= kTile) {
+    const int64_t end = std::min(k + kTile, n_);
+    for (int64_t c = end - 1; c >= k; --c) {
+      const double* const column = a_ + stride_ * c;
+      double sum = Dot(column + c + 1, x + c + 1, end - c - 1);
+      for (const int32_t tile : TilesBelow(k)) {
+        const int64_t row = kTile * tile;
+        sum += Dot(column + row, x + row, std::min(kTile, n_ - row));
+      }
+      x[c] -= sum;
+      x[c] /= column[c];
+    }
   }
   return {};
 }
@@ -494,19 +553,22 @@ void HostDenseCholesky::SolveGroup(bool only_from_first, double* x) const {
     SolveTile(tile, stride_, size, /*is_transposed=*/false, of_tile);
     // By parts of L that stay in the cache: its columns are pages apart.
     double part[kTile * kRowsOfPart];
-    for (int64_t r = k + size; r < n_; r += kRowsOfPart) {
-      const int64_t num_rows = std::min(kRowsOfPart, n_ - r);
-      for (int64_t c = 0; c < size; ++c) {
-        std::copy_n(
-            a_ + stride_ * (k + c) + r, num_rows, part + kRowsOfPart * c);
+    for (const int32_t below : TilesBelow(k)) {
+      const int64_t end = std::min(kTile * (below + int64_t{1}), n_);
+      for (int64_t r = kTile * below; r < end; r += kRowsOfPart) {
+        const int64_t num_rows = std::min(kRowsOfPart, end - r);
+        for (int64_t c = 0; c < size; ++c) {
+          std::copy_n(
+              a_ + stride_ * (k + c) + r, num_rows, part + kRowsOfPart * c);
+        }
+        SubtractAllProducts(part,
+                            1,
+                            kRowsOfPart,
+                            size,
+                            num_rows,
+                            of_tile,
+                            x + kRightHandSides * r);
       }
-      SubtractAllProducts(part,
-                          1,
-                          kRowsOfPart,
-                          size,
-                          num_rows,
-                          of_tile,
-                          x + kRightHandSides * r);
     }
   }
   for (int64_t t = num_tiles - 1; t >= (only_from_first ? first : 0); --t) {
@@ -514,13 +576,16 @@ void HostDenseCholesky::SolveGroup(bool only_from_first, double* x) const {
     const int64_t size = std::min(kTile, n_ - k);
     const double* const tile = a_ + stride_ * k + k;
     double* const of_tile = x + kRightHandSides * k;
-    SubtractAllProducts(tile + size,
-                        stride_,
-                        1,
-                        n_ - k - size,
-                        size,
-                        of_tile + kRightHandSides * size,
-                        of_tile);
+    for (const int32_t below : TilesBelow(k)) {
+      const int64_t row = kTile * below;
+      SubtractAllProducts(a_ + stride_ * k + row,
+                          stride_,
+                          1,
+                          std::min(kTile, n_ - row),
+                          size,
+                          x + kRightHandSides * row,
+                          of_tile);
+    }
     SolveTile(tile, stride_, size, /*is_transposed=*/true, of_tile);
   }
 }
@@ -615,22 +680,19 @@ void HostDenseCholesky::InvertPanel(int64_t k) {
   double* const tile = a_ + stride_ * k + k;
   const InverseTile m = MakeInverseTile(tile, stride_, size);
   const int64_t first = k + kTile;
-  const int64_t num_tiles = (n_ - first + kTile - 1) / kTile;
+  // Tiles of Y that are not zero, by number behind the panel.
+  std::vector<int64_t> tiles;
+  for (const int32_t tile : TilesBelow(k)) {
+    tiles.push_back(tile - k / kTile - 1);
+  }
   // Y'
   machine_->context()->ParallelFor(
-      num_tiles, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t t = begin; t < end; ++t) {
+      static_cast<int64_t>(tiles.size()), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t p = begin; p < end; ++p) {
+          const int64_t t = tiles[static_cast<size_t>(p)];
           const int64_t row = first + kTile * t;
           const int64_t num_rows = std::min(kTile, n_ - row);
           const double* const l = a_ + stride_ * k + row;
-          bool is_zero = true;
-          for (int64_t c = 0; c < kTile && is_zero; ++c) {
-            is_zero = IsZero(l + stride_ * c, num_rows);
-          }
-          is_zero_[static_cast<size_t>(t)] = is_zero ? 1 : 0;
-          if (is_zero) {
-            continue;
-          }
           double* const y = panel_.data() + kTileValues * t;
           std::fill_n(y, kTileValues, 0.0);
           UpdateTile(m.minus_columns,
@@ -640,12 +702,6 @@ void HostDenseCholesky::InvertPanel(int64_t k) {
                      {y, kStrip, kLanes});
         }
       });
-  std::vector<int64_t> tiles;  // of Y that are not zero
-  for (int64_t t = 0; t < num_tiles; ++t) {
-    if (is_zero_[static_cast<size_t>(t)] == 0) {
-      tiles.push_back(t);
-    }
-  }
   // Z_21' = -Y'Z_22, and its transpose.
   constexpr int64_t kColumnsAtOnce = 32;
   machine_->context()->ParallelFor(

@@ -13,8 +13,10 @@
 //
 // A matrix is n x n doubles, column-major with Stride(n) from column to column;
 // what is above its diagonal has no meaning, zeros are behind its columns.
-// Tiles that are zero cost nothing: a matrix whose columns are in a good order,
-// such as that of a camera's path, is factorised like a banded one.
+// Tiles of the factor that are zero cost nothing: a matrix whose columns are in
+// a good order, such as that of a camera's path, is factorised like a banded
+// one. If Setup gets a list of the others, those that are zero are neither read
+// nor written.
 //
 // Right-looking, panels of kTile columns (Golub and Van Loan, Matrix
 // Computations, algorithm 4.2.7). The machine code for AVX-512, AVX2 or SSE2 is
@@ -40,8 +42,22 @@ class HostDenseCholesky {
   // Values from column to column: whole vectors of 8.
   static constexpr int64_t Stride(int64_t n) { return (n + 15) / 16 * 16; }
 
+  // The tiles of A that may be set, and of its factor: NumTiles(n) a row, row
+  // by row, those above the diagonal 0. Empty: any.
+  using Tiles = std::vector<unsigned char>;
+  static constexpr int64_t NumTiles(int64_t n) {
+    return (n + kTile - 1) / kTile;
+  }
+  // Marks the tiles that the factor has beside those of A. Returns the number
+  // of products of tiles that the factorisation takes; stops at the first
+  // column where there are more than `enough`.
+  static int64_t AddFill(int64_t enough, Tiles* tiles);
+
   // Takes all memory. May be called again, for another size or machine.
-  Status Setup(int64_t n, HostMachine* machine);
+  // tiles: with fill.
+  Status Setup(int64_t n, HostMachine* machine, Tiles tiles = {});
+  // The tiles of Setup.
+  const Tiles& tiles() const { return may_be_set_; }
 
   // a: the lower triangle of A, whose place L takes and which belongs to this
   // object until the last Solve.
@@ -76,6 +92,14 @@ class HostDenseCholesky {
   void FactorPanel(int64_t k);
   // Subtracts the panel's products from all columns behind it.
   void UpdateRest(int64_t k);
+  // The tiles of L that are not zero in the panel that begins with column k,
+  // below its own, by number of their row of tiles.
+  std::vector<int32_t>& TilesBelow(int64_t k) {
+    return tiles_below_[static_cast<size_t>(k / kTile)];
+  }
+  const std::vector<int32_t>& TilesBelow(int64_t k) const {
+    return tiles_below_[static_cast<size_t>(k / kTile)];
+  }
 
   HostMachine* machine_ = nullptr;
   int64_t n_ = 0;
@@ -86,8 +110,10 @@ class HostDenseCholesky {
   // Rows of the panel in strips of 8 rows, each column by column. Invert: tiles
   // of rows in strips of 8 columns, each row by row.
   HostBuffer<double> panel_;
-  HostBuffer<double> diagonal_;         // L of the panel's own rows, row by row
+  HostBuffer<double> diagonal_;  // L of the panel's own rows, row by row
+  Tiles may_be_set_;
   std::vector<unsigned char> is_zero_;  // of each tile of the panel
+  std::vector<std::vector<int32_t>> tiles_below_;
 };
 
 }  // namespace ceres_ext::kernels

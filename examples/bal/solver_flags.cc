@@ -53,8 +53,8 @@ DEFINE_string(linear_solver, "auto",
               "auto (with ceres_ext iterative_schur or an exact step for each "
               "step, whichever should be faster; with stock Ceres "
               "iterative_schur), iterative_schur, cgnr, sparse_schur, "
-              "dense_schur (also with ceres_ext), sparse_normal_cholesky, "
-              "dense_normal_cholesky, dense_qr (stock Ceres only).");
+              "dense_schur, sparse_normal_cholesky, dense_normal_cholesky "
+              "(also with ceres_ext), dense_qr (stock Ceres only).");
 DEFINE_string(preconditioner, "automatic",
               "automatic (schur_jacobi for iterative_schur, jacobi for cgnr), "
               "identity, jacobi, schur_jacobi, schur_power_series_expansion "

@@ -144,9 +144,8 @@ void AddCeresOptions(Class* options) {
        ceres::SPARSE_SCHUR,
        ceres::ITERATIVE_SCHUR,
        ceres::CGNR},
-      "Ceres's default differs. This library supports ITERATIVE_SCHUR, CGNR "
-      "and the exact steps of DENSE_SCHUR and SPARSE_SCHUR. Stock Ceres solves "
-      "with the others, which needs an object for each block.");
+      "Ceres's default differs. This library supports all but DENSE_QR, with "
+      "which stock Ceres solves. That needs an object for each block.");
   AddEnum(options,
           "preconditioner_type",
           &Stock::preconditioner_type,

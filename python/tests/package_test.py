@@ -159,7 +159,8 @@ def solve():
     summary = ceres_ext.solve(problem, max_num_iterations=5, device="HOST")
     assert summary.path == "FULL"
     # A factorisation too, by Ceres and SuiteSparse.
-    options = {"linear_solver_type": "SPARSE_NORMAL_CHOLESKY", "num_threads": 1}
+    options = {"linear_solver_type": "SPARSE_NORMAL_CHOLESKY"}
+    options.update(dynamic_sparsity=True, num_threads=1)
     factorised = ceres_ext.solve(problem, max_num_iterations=2, **options)
     assert factorised.path == "CERES", factorised.path_reason
     print(summary.final_cost, factorised.final_cost)

@@ -53,7 +53,8 @@ Case::Case(Kind kind, int num_threads, BalTestProblem start)
         bal.camera(1));
   }
   if (kind == Kind::kStock) {
-    options.linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
+    options.linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+    options.dynamic_sparsity = true;
   }
 }
 

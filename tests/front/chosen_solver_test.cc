@@ -295,15 +295,14 @@ TEST(ChosenPreconditioner, ReplacesThatOfAnIterativeSolverAlone) {
         Derivatives::kAnalytic,
         [iterative](auto*, auto*, ceres::Solver::Options* options) {
           options->linear_solver_type =
-              iterative ? ceres::ITERATIVE_SCHUR : ceres::DENSE_NORMAL_CHOLESKY;
+              iterative ? ceres::ITERATIVE_SCHUR : ceres::DENSE_QR;
           options->preconditioner_type = ceres::CLUSTER_JACOBI;
         });
     EXPECT_EQ(result.summary.path, iterative ? PATH_FULL : PATH_CERES);
-    EXPECT_THAT(
-        result.summary.path_reason,
-        HasSubstr(iterative ? "in place of ITERATIVE_SCHUR with "
-                              "CLUSTER_JACOBI"
-                            : "DENSE_NORMAL_CHOLESKY is not supported"));
+    EXPECT_THAT(result.summary.path_reason,
+                HasSubstr(iterative ? "in place of ITERATIVE_SCHUR with "
+                                      "CLUSTER_JACOBI"
+                                    : "DENSE_QR is not supported"));
     if (!iterative) {
       EXPECT_THAT(result.summary.path_reason, Not(HasSubstr("chosen")));
     }

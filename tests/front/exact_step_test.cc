@@ -1,9 +1,10 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Solves that need the Schur complement as a matrix, DENSE_SCHUR, SPARSE_SCHUR
-// and use_explicit_schur_complement, on the host and on a device, real or
-// emulated, against stock Ceres with the same options: the same end, and for
-// exact steps the same accepted and rejected ones and the same costs.
+// Solves that need the Schur complement as a matrix, DENSE_SCHUR, SPARSE_SCHUR,
+// normal equations and use_explicit_schur_complement, on the host and on a
+// device, real or emulated, against stock Ceres with the same options: the same
+// end, and for exact steps the same accepted and rejected ones and the same
+// costs.
 
 #include <cmath>
 #include <cstddef>
@@ -97,7 +98,8 @@ INSTANTIATE_TEST_SUITE_P(
                                          Kind::kViews,
                                          Kind::kGeneralRows),
                        ::testing::Values(ceres::DENSE_SCHUR,
-                                         ceres::SPARSE_SCHUR),
+                                         ceres::SPARSE_SCHUR,
+                                         ceres::SPARSE_NORMAL_CHOLESKY),
                        ::testing::Values(JACOBIAN_STORED, JACOBIAN_RECOMPUTED),
                        ::testing::ValuesIn(kDevices)),
     [](const auto& info) {

@@ -130,7 +130,9 @@ TEST_P(Exceptions, OfAnIterationCallback) {
       bal_ = start_;
       auto problem = BuildProblem(&bal_, Derivatives::kAnalytic);
       options_.linear_solver_type =
-          is_stock ? ceres::DENSE_NORMAL_CHOLESKY : ceres::ITERATIVE_SCHUR;
+          is_stock ? ceres::SPARSE_NORMAL_CHOLESKY : ceres::ITERATIVE_SCHUR;
+      // Which this library leaves to stock.
+      options_.dynamic_sparsity = is_stock;
       options_.update_state_every_iteration = update_state;
       ThrowingCallback callback(3);
       options_.callbacks = {&callback};
@@ -289,7 +291,8 @@ TEST_P(Exceptions, OfACostFunctionOfStockCeres) {
     auto problem = BuildProblem(&bal_, Derivatives::kAnalytic);
     Fuse fuse(num_calls);
     problem->AddResidualBlock(new ThrowingCost(&fuse), nullptr, bal_.camera(0));
-    options_.linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
+    options_.linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+    options_.dynamic_sparsity = true;
     Summary summary;
     Solve(options_, ext_options_, problem.get(), &summary);
     EXPECT_EQ(summary.path, PATH_CERES);

@@ -265,8 +265,30 @@ INSTANTIATE_TEST_SUITE_P(
             [](BalTestProblem*, ceres::Problem*, auto* options) {
               options->linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
             },
+            PATH_FULL,
+            nullptr,
+            nullptr},
+        Row{"DenseNormalCholesky",
+            [](BalTestProblem*, ceres::Problem*, auto* options) {
+              options->linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
+            },
+            PATH_FULL,
+            nullptr,
+            nullptr},
+        Row{"DynamicSparsity",
+            [](BalTestProblem*, ceres::Problem*, auto* options) {
+              options->linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+              options->dynamic_sparsity = true;
+            },
             PATH_CERES,
-            "SPARSE_NORMAL_CHOLESKY",
+            "dynamic_sparsity",
+            nullptr},
+        Row{"DenseQr",
+            [](BalTestProblem*, ceres::Problem*, auto* options) {
+              options->linear_solver_type = ceres::DENSE_QR;
+            },
+            PATH_CERES,
+            "DENSE_QR is not supported, because it factorises the Jacobian",
             nullptr},
         Row{"PowerSeries",
             [](BalTestProblem*, ceres::Problem*, auto* options) {

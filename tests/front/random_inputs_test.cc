@@ -395,7 +395,7 @@ TEST(AllSolvers, CudaSparseIsRefusedByName) {
       ext_options.device = DEVICE_HOST;
       Summary summary;
       Solve(options, ext_options, problem.get(), &summary);
-      if (is_own && type != ceres::SPARSE_NORMAL_CHOLESKY) {
+      if (is_own) {
         EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
         EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
         continue;

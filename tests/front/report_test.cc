@@ -208,7 +208,7 @@ TEST_F(Report, OfASolve) {
 // Declined, refused, failed, and those that end before they begin.
 TEST_F(Report, OfEverySolve) {
   SolveOnce(WithReport(), [](auto*, ceres::Solver::Options* options) {
-    options->linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+    options->linear_solver_type = ceres::DENSE_QR;
   });
   Options ext_options = WithReport();
   ext_options.enabled = false;
@@ -222,7 +222,7 @@ TEST_F(Report, OfEverySolve) {
   ext_options = WithReport();
   ext_options.fallback = FALLBACK_REFUSE;
   SolveOnce(ext_options, [](auto*, ceres::Solver::Options* options) {
-    options->linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+    options->linear_solver_type = ceres::DENSE_QR;
   });
   SolveOnce(WithReport(), [](auto*, ceres::Solver::Options* options) {
     options->max_num_iterations = -1;
@@ -231,7 +231,7 @@ TEST_F(Report, OfEverySolve) {
   ASSERT_EQ(lines.size(), 6u);
   const char* const expected[6][3] = {
       {"\"path\":\"CERES\"",
-       "linear_solver_type SPARSE_NORMAL_CHOLESKY is not supported",
+       "linear_solver_type DENSE_QR is not supported",
        "CONVERGENCE"},
       {"\"path\":\"CERES\"", "switched off", "CONVERGENCE"},
       {"\"path\":\"CERES\"", "LINE_SEARCH", "\"linear_solver\":null"},

@@ -172,6 +172,76 @@ TEST(HostDenseCholesky, HasTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
+// Tiles that are said to be zero are neither read nor written: they hold NaN
+// here. All results have the bits of a matrix whose zeros are looked for.
+TEST(HostDenseCholesky, LeavesOutTilesThatAreSaidToBeZero) {
+  const int64_t n = 5 * kTile + 11;
+  const int64_t stride = HostDenseCholesky::Stride(n);
+  const int64_t num_tiles = HostDenseCholesky::NumTiles(n);
+  for (const bool is_arrow : {false, true}) {
+    SCOPED_TRACE(is_arrow);
+    MatrixXd a = RandomMatrix(n, 40, 3);
+    if (is_arrow) {
+      a = MatrixXd(n * VectorXd::Ones(n).asDiagonal());
+      a.bottomRows(kTile).setConstant(0.25);
+      a.rightCols(kTile).setConstant(0.25);
+      a.diagonal().setConstant(static_cast<double>(n));
+    }
+    HostDenseCholesky::Tiles tiles(static_cast<size_t>(num_tiles * num_tiles),
+                                   0);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j <= i; ++j) {
+        tiles[num_tiles * (i / kTile) + j / kTile] |= a(i, j) != 0.0 ? 1 : 0;
+      }
+    }
+    HostDenseCholesky::AddFill(1000, &tiles);
+    std::vector<double> stored = Stored(a);
+    int num_left_out = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j <= i; ++j) {
+        if (tiles[num_tiles * (i / kTile) + j / kTile] == 0) {
+          stored[stride * j + i] = kNaN;
+          ++num_left_out;
+        }
+      }
+    }
+    EXPECT_GT(num_left_out, 0);
+    const VectorXd b = VectorXd::LinSpaced(n, -1.0, 2.0);
+    HostMachine machine(2);
+    HostDenseCholesky with;
+    HostDenseCholesky without;
+    std::vector<double> looked_for = Stored(a);
+    ASSERT_TRUE(with.Setup(n, &machine, tiles).ok());
+    ASSERT_TRUE(without.Setup(n, &machine).ok());
+    // A second time, after an inversion.
+    for (int round = 0; round < 2; ++round) {
+      std::vector<double> values = stored;
+      std::vector<double> expected = looked_for;
+      ASSERT_TRUE(with.QueueFactorization(values.data()).ok());
+      ASSERT_TRUE(without.QueueFactorization(expected.data()).ok());
+      VectorXd x(n);
+      VectorXd expected_x(n);
+      ASSERT_TRUE(with.Solve(b.data(), x.data()).ok());
+      ASSERT_TRUE(without.Solve(b.data(), expected_x.data()).ok());
+      EXPECT_EQ(x, expected_x);
+      ExpectSolves(a, b, x);
+      MatrixXd columns = MatrixXd::Identity(n, 40);
+      MatrixXd expected_columns = columns;
+      ASSERT_TRUE(with.SolveColumns(40, false, columns.data()).ok());
+      ASSERT_TRUE(
+          without.SolveColumns(40, false, expected_columns.data()).ok());
+      EXPECT_EQ(columns, expected_columns);
+      ASSERT_TRUE(with.Invert().ok());
+      ASSERT_TRUE(without.Invert().ok());
+      for (int64_t j = 0; j < n; ++j) {
+        for (int64_t i = 0; i < n; ++i) {
+          ASSERT_EQ(values[stride * j + i], expected[stride * j + i]);
+        }
+      }
+    }
+  }
+}
+
 // The order that is to blame, in the first panel and behind it.
 TEST(HostDenseCholesky, NamesTheRowWithoutAPivot) {
   const int64_t n = 2 * kTile + 9;

@@ -267,10 +267,6 @@ void SetLoopOptions(const LoopOptions& loop,
   options->update_state_every_iteration = loop.update_state_every_iteration;
   options->trust_region_strategy_type = loop.strategy;
   options->dogleg_type = loop.dogleg;
-  if (loop.strategy == ceres::DOGLEG) {
-    // Some steps are rejected, some interpolated.
-    options->initial_trust_region_radius = 1e3;
-  }
   if (loop.bounds) {
     // A start outside of the bound, so that iteration zero projects.
     problem->problem()->SetParameterUpperBound(
@@ -619,7 +615,7 @@ TEST(HostVectors, OfAPluginWorkWithDoglegBoundsAndInnerIterations) {
   }
 }
 
-// What a plugin has of the base class, against QR by Eigen.
+// The basis that plugins get from the base class, against QR by Eigen.
 class PlainVectors final : public HostTrustRegionVectors {
  public:
   PlainVectors() : HostTrustRegionVectors(nullptr, 1) {}

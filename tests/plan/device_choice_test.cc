@@ -155,6 +155,30 @@ TEST(DeviceChoice, SetupOfExactStepsCounts) {
               1e-9);
 }
 
+// Measured with one thread or two (plan/device_choice.cc).
+TEST(DeviceChoice, StocksNormalEquationsAreAsFastForFewRows) {
+  struct Row {
+    NormalWork work;
+    bool stock;
+  };
+  const double kUnknown = -1.0;
+  for (const Row& row : {// Chains of 2, 10, 100 and 200 blocks of 3 columns.
+                         Row{{false, 3, 9, 6, kUnknown, 1}, true},
+                         Row{{false, 19, 57, 30, kUnknown, 1}, true},
+                         Row{{false, 2099, 6297, 300, 2250, 1}, true},
+                         Row{{false, 4199, 12597, 600, 4300, 1}, true},
+                         Row{{true, 209, 627, 30, kUnknown, 1}, true},
+                         Row{{true, 419, 1257, 60, kUnknown, 1}, false},
+                         Row{{true, 99, 297, 150, kUnknown, 1}, false},
+                         // Rotations and poses of a graph.
+                         Row{{false, 11959, 35877, 2997, 5e5, 2}, false},
+                         Row{{false, 4949, 29694, 14994, 4.5e5, 1}, false},
+                         Row{{false, 4949, 29694, 14994, 4.5e5, 16}, false}}) {
+    EXPECT_EQ(StockNormalIsAsFast(row.work), row.stock)
+        << row.work.num_rows << " rows, " << row.work.num_columns << " columns";
+  }
+}
+
 TEST(DeviceChoice, WorkIsCounted) {
   // Below, at and beyond the rows that are all looked at.
   for (const int num_points : {40, 1024, 5000}) {

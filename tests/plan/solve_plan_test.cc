@@ -449,6 +449,8 @@ TEST(SolverChoice, SaysWhatIsLeftToCeres) {
         Row{ceres::CGNR, ceres::JACOBI, ""},
         Row{ceres::DENSE_SCHUR, ceres::CLUSTER_JACOBI, ""},
         Row{ceres::SPARSE_SCHUR, ceres::JACOBI, ""},
+        Row{ceres::SPARSE_NORMAL_CHOLESKY, ceres::JACOBI, ""},
+        Row{ceres::DENSE_NORMAL_CHOLESKY, ceres::SUBSET, ""},
         Row{ceres::ITERATIVE_SCHUR, ceres::CLUSTER_JACOBI, "CLUSTER_JACOBI"},
         Row{ceres::CGNR, ceres::SUBSET, "SUBSET"},
         Row{ceres::DENSE_QR, ceres::JACOBI, "DENSE_QR"}}) {
@@ -463,6 +465,9 @@ TEST(SolverChoice, SaysWhatIsLeftToCeres) {
   sparse.linear_solver_type = ceres::SPARSE_SCHUR;
   sparse.dynamic_sparsity = true;
   EXPECT_THAT(WhyLeftToCeres({}, sparse), HasSubstr("dynamic_sparsity"));
+  sparse.linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+  EXPECT_THAT(WhyLeftToCeres({}, sparse), HasSubstr("dynamic_sparsity"));
+  sparse.linear_solver_type = ceres::SPARSE_SCHUR;
   sparse.dynamic_sparsity = false;
   sparse.use_mixed_precision_solves = true;
   EXPECT_EQ(WhyLeftToCeres({}, sparse), "");
@@ -470,6 +475,68 @@ TEST(SolverChoice, SaysWhatIsLeftToCeres) {
   options.schur_factorization = SCHUR_FACTORIZATION_SPARSE;
   EXPECT_THAT(WhyLeftToCeres(options, sparse),
               HasSubstr("does not support use_mixed_precision_solves"));
+}
+
+// Cholesky of J'J as given is stock's if nothing is gained, unless this library
+// is asked for.
+TEST_F(SolvePlanTest, LeavesFewRowsOfNormalEquationsToCeres) {
+  request_.solver_options.linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+  options().device = DEVICE_HOST;
+  rows_ = {};
+  rows_.num_other_rows = rows_.num_general_rows = 20;
+  rows_.num_residuals = 60;
+  rows_.num_columns = 30;
+  rows_.num_other_columns = 15;
+  rows_.num_couplings = 30;
+  rows_.num_values = 300;
+  EXPECT_THAT(Refused().reason,
+              HasSubstr("SPARSE_NORMAL_CHOLESKY of stock Ceres is as fast"));
+  EXPECT_TRUE(Refused().is_final);
+  options().fallback = FALLBACK_REFUSE;
+  EXPECT_TRUE(Plan().step.factorizes());
+  options().fallback = FALLBACK_TO_CERES;
+  options().schur_factorization = SCHUR_FACTORIZATION_DENSE;
+  EXPECT_TRUE(Plan().step.factorizes());
+  options().schur_factorization = SCHUR_FACTORIZATION_AUTO;
+  options().device = DEVICE_CUDA;
+  EXPECT_TRUE(Plan().on_device);
+  options().device = DEVICE_HOST;
+  request_.has_ceres_state = false;  // arrays
+  EXPECT_TRUE(Plan().step.factorizes());
+  request_.has_ceres_state = true;
+  request_.solver_options.linear_solver_type = ceres::SPARSE_SCHUR;
+  EXPECT_TRUE(Plan().step.factorizes());
+  request_.solver_options.linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+  rows_.num_columns = 15000;
+  rows_.num_other_columns = 7800;
+  rows_.num_couplings = 12000;
+  rows_.num_values = 360000;
+  EXPECT_TRUE(Plan().step.factorizes());
+  EXPECT_EQ(Plan().linear_solver_type, ceres::SPARSE_NORMAL_CHOLESKY);
+}
+
+// Dogleg steps are exact.
+TEST(SolverChoice, AutoIsExactWithDogleg) {
+  Options options;
+  options.linear_solver = LINEAR_SOLVER_AUTO;
+  for (const auto given : {ceres::DENSE_QR,
+                           ceres::DENSE_SCHUR,
+                           ceres::SPARSE_SCHUR,
+                           ceres::SPARSE_NORMAL_CHOLESKY}) {
+    ceres::Solver::Options solver_options;
+    solver_options.trust_region_strategy_type = ceres::DOGLEG;
+    solver_options.linear_solver_type = given;
+    const bool is_exact = given != ceres::DENSE_QR;
+    EXPECT_EQ(ChooseLinearSolver(options, &solver_options), !is_exact);
+    EXPECT_EQ(solver_options.linear_solver_type,
+              is_exact ? given : ceres::DENSE_SCHUR);
+    // Which only a device, or only stock, has.
+    solver_options.linear_solver_type = given;
+    solver_options.use_mixed_precision_solves = true;
+    EXPECT_TRUE(ChooseLinearSolver(options, &solver_options));
+    EXPECT_EQ(solver_options.linear_solver_type, ceres::DENSE_SCHUR);
+    EXPECT_FALSE(solver_options.use_mixed_precision_solves);
+  }
 }
 
 TEST(SolverChoice, ChoosesOnlyAnother) {

@@ -59,13 +59,13 @@ inline bool SparseMayBeFaster(int64_t n,
 }
 
 // On the host a dense factorisation (kernels::HostDenseCholesky) leaves out
-// tiles that are zero in the order of the columns; a sparse one has its own
-// order and one thread. Seconds in which S is set to zero, factorised and
-// solved with, fitted to the processor time of 178 matrices of 300 to 3,000
-// columns in blocks of 3, 6 and 9 on one thread of an AMD EPYC with AVX-512:
-// bands, arrows, grids and random graphs, also shuffled. Nine of ten are within
-// 0.67 to 1.2 of it.
-inline constexpr double kHostSecondsPerDenseValue = 1.3e-9;  // of n^2
+// tiles of the factor that are zero in the order of the columns; a sparse one
+// has its own order and one thread. Seconds in which S is set to zero,
+// factorised and solved with, fitted to the processor time of 178 matrices of
+// 300 to 3,000 columns in blocks of 3, 6 and 9 on one thread of an AMD EPYC
+// with AVX-512: bands, arrows, grids and random graphs, also shuffled. Nine of
+// ten are within 0.67 to 1.2 of it.
+inline constexpr double kHostSecondsPerDenseValue = 2.6e-9;  // in tiles
 inline constexpr double kHostSecondsPerFactorValue = 1.3e-8;
 inline constexpr double kHostSecondsPerSparseFlop = 3.5e-10;
 
@@ -83,37 +83,31 @@ inline double HostSecondsPerTileProduct(int64_t n) {
   return (1e-5 + 2.5e-9 * static_cast<double>(std::min(n, int64_t{3000}))) /
          kThreads;
 }
-// If it takes longer than `enough`, some number from that on.
-inline double HostDenseSeconds(const kernels::LowerCsr& lower, double enough) {
-  constexpr int64_t kTile = kernels::HostDenseCholesky::kTile;
-  const auto n = static_cast<double>(lower.n);
-  const double per_product = HostSecondsPerTileProduct(lower.n);
-  double seconds = kHostSecondsPerDenseValue * n * n;
-  if (seconds >= enough) {
-    return seconds;
-  }
-  const int64_t num_tiles = (lower.n + kTile - 1) / kTile;
-  std::vector<unsigned char> is_set(num_tiles * num_tiles, 0);
+// If it takes longer than `enough`, some number from that on; otherwise *tiles
+// are those of S and its factor.
+inline double HostDenseSeconds(const kernels::LowerCsr& lower,
+                               double enough,
+                               kernels::HostDenseCholesky::Tiles* tiles) {
+  using kernels::HostDenseCholesky;
+  constexpr int64_t kTile = HostDenseCholesky::kTile;
+  const int64_t num_tiles = HostDenseCholesky::NumTiles(lower.n);
+  tiles->assign(static_cast<size_t>(num_tiles * num_tiles), 0);
   for (int64_t row = 0; row < lower.n; ++row) {
     for (int64_t k = lower.row_begin[row]; k < lower.row_begin[row + 1]; ++k) {
-      is_set[num_tiles * (row / kTile) + lower.column[k] / kTile] = 1;
+      (*tiles)[static_cast<size_t>(num_tiles * (row / kTile) +
+                                   lower.column[k] / kTile)] = 1;
     }
   }
-  std::vector<int64_t> rows;  // of the panel
-  for (int64_t panel = 0; panel < num_tiles && seconds < enough; ++panel) {
-    rows.clear();
-    for (int64_t i = panel + 1; i < num_tiles; ++i) {
-      if (is_set[num_tiles * i + panel] == 0) {
-        continue;
-      }
-      rows.push_back(i);
-      for (const int64_t j : rows) {
-        is_set[num_tiles * i + j] = 1;
-      }
-      seconds += per_product * static_cast<double>(rows.size());
-    }
-  }
-  return seconds;
+  constexpr double kMostProducts = 1e15;
+  const double per_product = HostSecondsPerTileProduct(lower.n);
+  const int64_t num_products = HostDenseCholesky::AddFill(
+      static_cast<int64_t>(std::min(enough / per_product, kMostProducts)) + 1,
+      tiles);
+  const auto num_set = static_cast<double>(
+      std::count(tiles->begin(), tiles->end(), static_cast<unsigned char>(1)));
+  return per_product * static_cast<double>(num_products) +
+         kHostSecondsPerDenseValue * static_cast<double>(kTile * kTile) *
+             num_set;
 }
 
 // True if a sparse factorisation may be faster, from about how many values S
@@ -123,7 +117,7 @@ inline bool SparseMayBeFasterOnHost(int64_t n, int64_t num_values) {
   const auto values = static_cast<double>(num_values);
   const double tiles = columns / kernels::HostDenseCholesky::kTile;
   return HostSparseSeconds({values, values * values / columns}) <
-         kHostSecondsPerDenseValue * columns * columns +
+         0.5 * kHostSecondsPerDenseValue * columns * columns +
              HostSecondsPerTileProduct(n) * tiles * tiles * tiles / 6.0;
 }
 }  // namespace ceres_ext::solver

@@ -45,6 +45,7 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
     CERES_EXT_RETURN_IF_ERROR(SetupDiagonal(blocks, machine));
     CERES_EXT_RETURN_IF_ERROR(Prepare(batches, f_varies, context));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
+    kernels::HostDenseCholesky::Tiles tiles;
     if (sparse_ != nullptr && num_unknowns_ > 0) {
       const bool is_chosen = options.factorization == Factorization::kSparse;
       if (is_chosen || MayBeSparse(options)) {
@@ -53,7 +54,7 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
         CERES_EXT_RETURN_IF_ERROR(
             sparse_->Analyze(pattern, schur_.unknowns().host_begin()));
         const FactorSize factor = sparse_->EstimateSize();
-        if (is_chosen || SparseIsFaster(factor, pattern)) {
+        if (is_chosen || SparseIsFaster(factor, pattern, &tiles)) {
           SetSize();
           size_.num_factor_values = static_cast<int64_t>(factor.num_values);
           return machine_->Allocate(num_unknowns_, &rhs_);
@@ -63,11 +64,11 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
     }
     sparse_ = nullptr;
     const int64_t stride = kernels::HostDenseCholesky::Stride(num_unknowns_);
-    schur_.SetupDense(stride);
+    schur_.SetupDense(stride, tiles);
     CERES_EXT_RETURN_IF_ERROR(
         machine->Allocate(stride * num_unknowns_, &values_));
     SetSize();
-    return dense_.Setup(num_unknowns_, machine);
+    return dense_.Setup(num_unknowns_, machine, std::move(tiles));
   }
 
   bool waits() const { return true; }
@@ -152,10 +153,12 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
            !(options.wants_columns && num_unknowns_ <= kDenseForColumns) &&
            SparseMayBeFasterOnHost(num_unknowns_, schur_.EstimateNumValues());
   }
-  bool SparseIsFaster(const FactorSize& factor,
-                      const kernels::LowerCsr& pattern) const {
+  // tiles: HostDenseSeconds.
+  static bool SparseIsFaster(const FactorSize& factor,
+                             const kernels::LowerCsr& pattern,
+                             kernels::HostDenseCholesky::Tiles* tiles) {
     const double seconds = HostSparseSeconds(factor);
-    return seconds < HostDenseSeconds(pattern, /*enough=*/seconds);
+    return seconds < HostDenseSeconds(pattern, /*enough=*/seconds, tiles);
   }
 
   kernels::HostDenseCholesky dense_;
