@@ -219,8 +219,8 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
   kernels::HostContext* const context =
       input_.kept->host_context(input_.num_threads);
   std::string* const reason = &input_.record->path_reason;
-  // A solve by one of Ceres's Schur types eliminates what Ceres would, or is
-  // Ceres's.
+  // Ceres's other types have no use for the order in which a user would have
+  // blocks eliminated.
   const bool is_schur = ceres::IsSchurType(pp->options.linear_solver_type);
   const int max_size = input_.purpose == Purpose::kCovariance
                            ? kernels::kMaxCovarianceEliminatedSize

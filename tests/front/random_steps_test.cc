@@ -26,11 +26,15 @@
 namespace ceres_ext {
 namespace {
 
+// The host is tested by one of the two programs. A device takes longer for a
+// case.
 #ifdef CERES_EXT_EMULATED
-constexpr int kNumCases = 150;
+const DeviceType kDevices[] = {DEVICE_CUDA};
 #else
-constexpr int kNumCases = 1000;
+const DeviceType kDevices[] = {DEVICE_HOST, DEVICE_CUDA};
 #endif
+constexpr int kNumCases = 1000;
+constexpr int kNumCasesOnDevice = 150;
 
 const bool kIsQuiet = [] {
   FLAGS_minloglevel = google::GLOG_FATAL;
@@ -243,18 +247,32 @@ size_t ExpectStepsOfStock(const Summary& ours,
   return n;
 }
 
-TEST(RandomSteps, AreThoseOfStock) {
+class RandomSteps : public ::testing::TestWithParam<DeviceType> {};
+
+INSTANTIATE_TEST_SUITE_P(Devices,
+                         RandomSteps,
+                         ::testing::ValuesIn(kDevices),
+                         [](const auto& info) {
+                           return std::string(DeviceTypeToString(info.param));
+                         });
+
+TEST_P(RandomSteps, AreThoseOfStock) {
+  const DeviceType device = GetParam();
+  if (device == DEVICE_CUDA && !HasDevice()) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
   int num_taken = 0;
   int num_dogleg = 0;
   int64_t num_compared = 0;
   int64_t num_iterations = 0;
   int64_t num_rejected = 0;
-  ForEachCase(kNumCases, [&](Random* random) {
+  const int num_cases = device == DEVICE_CUDA ? kNumCasesOnDevice : kNumCases;
+  ForEachCase(num_cases, [&](Random* random) {
     const RandomGraph graph(random);
     Options ext_options;
-    ext_options.device = kDevice;
+    ext_options.device = device;
     ext_options.schur_factorization =
-        kDevice == DEVICE_CUDA && !HasCudss()
+        device == DEVICE_CUDA && !HasCudss()
             ? SCHUR_FACTORIZATION_DENSE
             : random->OneOf({SCHUR_FACTORIZATION_DENSE,
                              SCHUR_FACTORIZATION_SPARSE,

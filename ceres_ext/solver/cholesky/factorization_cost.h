@@ -90,6 +90,15 @@ inline double HostDenseSeconds(const kernels::LowerCsr& lower,
                                kernels::HostDenseCholesky::Tiles* tiles) {
   using kernels::HostDenseCholesky;
   constexpr int64_t kTile = HostDenseCholesky::kTile;
+  // The address space of all values is taken, 2.1 GB of so many columns. Beyond
+  // that they cost as much as if they were touched.
+  constexpr int64_t kMostColumns = 16384;
+  const auto n = static_cast<double>(lower.n);
+  const double of_all =
+      lower.n > kMostColumns ? 0.5 * kHostSecondsPerDenseValue * n * n : 0.0;
+  if (of_all >= enough) {
+    return of_all;
+  }
   const int64_t num_tiles = HostDenseCholesky::NumTiles(lower.n);
   tiles->assign(static_cast<size_t>(num_tiles * num_tiles), 0);
   for (int64_t row = 0; row < lower.n; ++row) {
@@ -105,7 +114,7 @@ inline double HostDenseSeconds(const kernels::LowerCsr& lower,
       tiles);
   const auto num_set = static_cast<double>(
       std::count(tiles->begin(), tiles->end(), static_cast<unsigned char>(1)));
-  return per_product * static_cast<double>(num_products) +
+  return of_all + per_product * static_cast<double>(num_products) +
          kHostSecondsPerDenseValue * static_cast<double>(kTile * kTile) *
              num_set;
 }
