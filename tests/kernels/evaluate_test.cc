@@ -293,7 +293,7 @@ TEST_F(EvaluateTest, PrepareCameras) {
 // Xc = (1, 2, -4), (x, y) = (1/4, 1/2), residual = (1/2, 1) - (1, 3).
 // d residual / d X = f / 4 [1 0 x; 0 1 y].
 TEST_F(EvaluateTest, ByHand) {
-  Prepare({1, 1, {0}, {0}});
+  Prepare({"", 1, 1, {0}, {0}});
   const auto cameras = Upload(Doubles{0, 0, 0, 0, 0, -1, 2, 0, 0});
   points_ = {1, 2, -3};
   scale_ = {1, 1, 1};
@@ -576,7 +576,7 @@ TEST_F(EvaluateTest, Jacobian) {
   for (const Structure& s : EdgeStructures()) {
     // A device's gradient needs room for residuals.
     if (kOnHost || !s.camera.empty()) {
-      all.push_back({s.num_cameras, s.num_points, s.camera, s.point});
+      all.push_back(s);
     }
   }
   for (const Structure& pairs : all) {

@@ -1085,12 +1085,7 @@ TYPED_TEST(OperationsTest, EdgeStructures) {
         }
         SCOPED_TRACE(structure.name + (is_damped ? ", damped" : "") +
                      (is_padded ? ", padded" : ""));
-        this->Prepare({structure.num_cameras,
-                       structure.num_points,
-                       structure.camera,
-                       structure.point},
-                      {},
-                      is_padded);
+        this->Prepare(structure, {}, is_padded);
         this->ExpectNormalBlocks(is_damped);
         this->ExpectProducts(is_damped);
         this->ExpectJacobianProducts();
@@ -1235,7 +1230,7 @@ class OperationsByHandTest
   // Two cameras see one point. Jp = diag(1, 2) padded, and D_p = (1, 1, 1):
   //   V = diag(1 + 1, 4 + 4, 0), Vi = diag(1/3, 1/9, 1)
   void PrepareTwoCameras(const Doubles& jc) {
-    Prepare({2, 1, {0, 1}, {0, 0}});
+    Prepare({"", 2, 1, {0, 1}, {0, 0}});
     SetBlocks(jc, {1, 0, 0, 0, 2, 0, 1, 0, 0, 0, 2, 0});
     b_ = {1, 10, 2, 20};
     point_diagonal_ = {1, 1, 1};
@@ -1283,7 +1278,7 @@ TEST_F(OperationsByHandTest, ZeroColumn) {
 
 TEST_F(OperationsByHandTest, TheFirstBrokenPointIsNamed) {
   const Structure structure = RandomStructure("random", 3, 2000, 2, 1);
-  Prepare({3, 2000, structure.camera, structure.point});
+  Prepare({"", 3, 2000, structure.camera, structure.point});
   // Equal rows of Jp: V has rank one, in exact arithmetic on small integers.
   Doubles jp(jp_.begin(), jp_.end());
   for (const int32_t p : {1999, 777, 1500}) {
@@ -1305,7 +1300,7 @@ TEST_F(OperationsByHandTest, TheFirstBrokenPointIsNamed) {
 // One camera whose block is (1 2 0 .. 0; 0 .. 0 3), one point with
 // (1 0 2; 0 3 0).
 TEST_F(OperationsByHandTest, JacobianProducts) {
-  Prepare({1, 1, {0}, {0}});
+  Prepare({"", 1, 1, {0}, {0}});
   Doubles jc(18, 0.0);
   jc[0] = 1;
   jc[1] = 2;
@@ -1341,7 +1336,7 @@ TEST_F(OperationsByHandTest, JacobianProducts) {
 //   Vi = diag(1/2, 1/2, 1), S_00 = 4 + 1 - 2 * 2 / 2 = 3
 //   y  = Vi (3 - 2 z, 5, 0)
 TEST_F(OperationsByHandTest, SchurProducts) {
-  Prepare({1, 1, {0}, {0}});
+  Prepare({"", 1, 1, {0}, {0}});
   Doubles jc(18, 0.0);
   jc[0] = 2;
   SetBlocks(jc, {1, 0, 0, 0, 1, 0});

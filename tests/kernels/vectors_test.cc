@@ -885,6 +885,7 @@ Status RunSums(
   CERES_EXT_RETURN_IF_ERROR(Run(ProjectedGradientNormsParams{n, x, y, s}, on));
   CERES_EXT_RETURN_IF_ERROR(Run(StepNormsParams{n, x, y, s}, on));
   CERES_EXT_RETURN_IF_ERROR(Run(ModelCostChangeParams{n, x, y, s}, on));
+  CERES_EXT_RETURN_IF_ERROR(Run(LoopDotParams{n, x, y, s}, on));
   return Run(CountInvalidParams{n, x, s}, on);
 }
 
@@ -909,6 +910,8 @@ TEST_F(VectorsTest, SumsAgreeWithLongDouble) {
     long double dd = 0;
     long double change = 0;
     long double absolute = 0;
+    long double xy = 0;
+    long double absolute_xy = 0;
     double largest = 0;
     for (int64_t i = 0; i < n; ++i) {
       const long double d = static_cast<long double>(x[i]) - y[i];
@@ -917,6 +920,8 @@ TEST_F(VectorsTest, SumsAgreeWithLongDouble) {
       dd += d * d;
       change -= term;
       absolute += std::fabs(term);
+      xy += static_cast<long double>(x[i]) * y[i];
+      absolute_xy += std::fabs(static_cast<long double>(x[i]) * y[i]);
       largest = std::max(largest, std::fabs(x[i] - y[i]));
     }
     // Each term: its own three roundings and those of the additions above it;
@@ -931,6 +936,9 @@ TEST_F(VectorsTest, SumsAgreeWithLongDouble) {
     EXPECT_NEAR(actual.model_cost_change,
                 static_cast<double>(change),
                 tolerance * static_cast<double>(absolute));
+    EXPECT_NEAR(actual.dot,
+                static_cast<double>(xy),
+                tolerance * static_cast<double>(absolute_xy));
   }
 }
 
