@@ -882,7 +882,8 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
       // z = M^-1 p. M >= 0.25 I, as A is, so the error of M's blocks of at most
       // 32 columns counts 16 fold, and each of the N^2 roundings of an inverse
       // by the condition, at most 4 `scale`, of a z of at most 4 |p|.
-      auto preconditioner = CreatePreconditioner<Machine>(options, &schur);
+      auto preconditioner = CreatePreconditioner<Machine>(
+          options, {}, {}, &schur, /*context=*/nullptr);
       ASSERT_TRUE(
           preconditioner->Setup(problem.blocks, true, machine_.get()).ok());
       ASSERT_TRUE(
@@ -1127,7 +1128,8 @@ TEST_F(RandomStructures, PowerSeriesIsTheDenseOne) {
     ASSERT_TRUE(
         schur.Setup(options, problem.blocks, data.batches, machine_.get())
             .ok());
-    const auto series = CreatePreconditioner<Machine>(options, &schur);
+    const auto series = CreatePreconditioner<Machine>(
+        options, {}, {}, &schur, /*context=*/nullptr);
     ASSERT_TRUE(series->Setup(problem.blocks, true, machine_.get()).ok());
     const VectorXd poison = VectorXd::Constant(num_f + 1, std::nan(""));
     const double* const machine_r = data.Upload(r);
@@ -1658,7 +1660,8 @@ TEST_F(RandomStructures, TheFirstMergedBlockWithoutInverseIsNamed) {
     StepOptions options;
     options.preconditioner = PreconditionerType::kJacobi;
     ASSERT_TRUE(schur.Setup(options, blocks, {&batch}, machine_.get()).ok());
-    const auto preconditioner = CreatePreconditioner<Machine>(options, &schur);
+    const auto preconditioner = CreatePreconditioner<Machine>(
+        options, {}, {}, &schur, /*context=*/nullptr);
     ASSERT_TRUE(preconditioner->Setup(blocks, true, machine_.get()).ok());
     const LinearSystem system = {ones.data(), ones.data(), ones.data()};
     ASSERT_TRUE(
