@@ -183,7 +183,13 @@ std::string WhyStockNormal(const Options& options,
                            NormalWork work) {
   const ceres::LinearSolverType type = solver_options.linear_solver_type;
   work.is_dense = type == ceres::DENSE_NORMAL_CHOLESKY;
-  return IsNormalCholesky(type) && MayFallBack(options) &&
+  // Stock Ceres was measured on the host, and cannot do this by CUDA_SPARSE.
+  const bool is_on_host =
+      work.is_dense
+          ? solver_options.dense_linear_algebra_library_type != ceres::CUDA
+          : solver_options.sparse_linear_algebra_library_type !=
+                ceres::CUDA_SPARSE;
+  return IsNormalCholesky(type) && is_on_host && MayFallBack(options) &&
                  options.device != DEVICE_CUDA &&
                  options.linear_solver == LINEAR_SOLVER_AS_GIVEN &&
                  options.schur_factorization == SCHUR_FACTORIZATION_AUTO &&

@@ -161,10 +161,12 @@ std::string SolveSetup::WhyCeres(const PreprocessedProblem& pp) const {
       CanBeSolvedByCeres(pp, &error)) {
     return "sparse_linear_algebra_library_type CUDA_SPARSE is not supported";
   }
-  if (input_.arrays != nullptr || input_.purpose != Purpose::kSolve) {
+  // Before the rows are read, which takes longer than some solves of so few.
+  constexpr int kFewRows = 1000;
+  if (input_.arrays != nullptr || input_.purpose != Purpose::kSolve ||
+      pp.reduced_program->NumResidualBlocks() > kFewRows) {
     return "";
   }
-  // Before the rows are read, which takes longer than some solves.
   NormalWork work;
   work.num_rows = pp.reduced_program->NumResidualBlocks();
   work.num_residuals = pp.reduced_program->NumResiduals();

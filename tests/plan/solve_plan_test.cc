@@ -529,6 +529,11 @@ TEST_F(SolvePlanTest, LeavesFewRowsOfNormalEquationsToCeres) {
   options().schur_factorization = SCHUR_FACTORIZATION_DENSE;
   EXPECT_TRUE(Plan().step.factorizes());
   options().schur_factorization = SCHUR_FACTORIZATION_AUTO;
+  request_.solver_options.sparse_linear_algebra_library_type =
+      ceres::CUDA_SPARSE;  // which stock does not have
+  EXPECT_TRUE(Plan().step.factorizes());
+  request_.solver_options.sparse_linear_algebra_library_type =
+      ceres::SUITE_SPARSE;
   options().device = DEVICE_CUDA;
   EXPECT_TRUE(Plan().on_device);
   options().device = DEVICE_HOST;
