@@ -309,7 +309,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
               size, gradient + begin, direction + begin};
         },
         &scalars);
-    *derivative = scalars.derivative;
+    *derivative = scalars.dot;
     *max_norm = scalars.direction_max_norm;
     return ok;
   }
@@ -581,7 +581,6 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
       scalars->step_norm += part.step_norm * part.step_norm;
       scalars->model_cost_change += part.model_cost_change;
       scalars->dot += part.dot;
-      scalars->derivative += part.derivative;
     }
     for (double* const norm :
          {&scalars->norm, &scalars->x_norm, &scalars->step_norm}) {

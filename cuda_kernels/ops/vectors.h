@@ -221,7 +221,6 @@ struct LoopScalars {
   double step_norm = 0.0;
   double model_cost_change = 0.0;
   double dot = 0.0;
-  double derivative = 0.0;
   double direction_max_norm = 0.0;
   int64_t num_invalid = 0;
 };
@@ -322,7 +321,7 @@ struct ModelCostChangeParams {
 };
 
 // direction_max_norm = max |d_i| (NaN if one is NaN, 0 if n is 0),
-// derivative = g'd.
+// dot = g'd.
 struct DirectionalDerivativeParams {
   int64_t n = 0;
   const double* gradient = nullptr;   // g
@@ -335,7 +334,7 @@ struct DirectionalDerivativeParams {
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
     scalars->direction_max_norm = sums.first;
-    scalars->derivative = sums.second;
+    scalars->dot = sums.second;
   }
 };
 

@@ -802,7 +802,7 @@ TEST_F(VectorsTest, SumsByHand) {
   EXPECT_EQ(scalars().model_cost_change, -100);
   y = Upload(Doubles{6, -8});
   RunOk(DirectionalDerivativeParams{2, x.data(), y.data(), s});
-  EXPECT_EQ(scalars().derivative, -14);
+  EXPECT_EQ(scalars().dot, -14);
   EXPECT_EQ(scalars().direction_max_norm, 8);
 
   // Nothing that isn't a number is lost, wherever it stands.
@@ -818,7 +818,7 @@ TEST_F(VectorsTest, SumsByHand) {
       }
       RunOk(DirectionalDerivativeParams{2, x.data(), y.data(), s});
       EXPECT_EQ(std::isnan(scalars().direction_max_norm), std::isnan(value));
-      EXPECT_FALSE(std::isfinite(scalars().derivative));
+      EXPECT_FALSE(std::isfinite(scalars().dot));
     }
   }
 
@@ -831,7 +831,7 @@ TEST_F(VectorsTest, SumsByHand) {
   EXPECT_EQ(scalars().max_norm, 0);
   EXPECT_EQ(scalars().norm, 0);
   EXPECT_EQ(scalars().model_cost_change, 0);
-  EXPECT_EQ(scalars().derivative, 0);
+  EXPECT_EQ(scalars().dot, 0);
   EXPECT_EQ(scalars().direction_max_norm, 0);
 }
 
@@ -962,7 +962,7 @@ TEST_F(VectorsTest, SumsAgreeWithLongDouble) {
     EXPECT_NEAR(actual.model_cost_change,
                 static_cast<double>(change),
                 tolerance * static_cast<double>(absolute));
-    EXPECT_NEAR(actual.derivative,
+    EXPECT_NEAR(actual.dot,
                 static_cast<double>(xy),
                 tolerance * static_cast<double>(absolute_xy));
     EXPECT_EQ(actual.direction_max_norm, largest_y);
