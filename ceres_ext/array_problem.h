@@ -34,6 +34,7 @@
 #define CERES_EXT_ARRAY_PROBLEM_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -70,9 +71,40 @@ class ArrayProblem {
     // on at most one block of it. If no array has it, or nothing in it varies,
     // the blocks that Ceres would choose are eliminated.
     bool is_eliminated = false;
+    // Bounds of the values of all blocks, `size` of each, in host memory; null
+    // or an infinity for none. A solve keeps lower <= value <= upper, to the
+    // bit, as ceres::Problem does. Values that start outside are moved onto
+    // their bounds first. It is an error if lower < upper does not hold, or if
+    // a value that is constant, or that the manifold holds, starts outside.
+    const double* lower_bound = nullptr;
+    const double* upper_bound = nullptr;
+    // If not null, num_blocks x size bounds, of each block its own, and
+    // lower_bound or upper_bound is ignored.
+    const double* lower_bounds = nullptr;
+    const double* upper_bounds = nullptr;
 
     ceres::Manifold* ManifoldOf(int64_t i) const {
       return manifolds != nullptr ? manifolds[i] : manifold;
+    }
+    bool MayHaveBounds() const {
+      return lower_bound != nullptr || upper_bound != nullptr ||
+             lower_bounds != nullptr || upper_bounds != nullptr;
+    }
+    // The bounds of value j of block i; the largest numbers if it has none.
+    double LowerBoundOf(int64_t i, int j) const {
+      return lower_bounds != nullptr  ? lower_bounds[i * size + j]
+             : lower_bound != nullptr ? lower_bound[j]
+                                      : -std::numeric_limits<double>::max();
+    }
+    double UpperBoundOf(int64_t i, int j) const {
+      return upper_bounds != nullptr  ? upper_bounds[i * size + j]
+             : upper_bound != nullptr ? upper_bound[j]
+                                      : std::numeric_limits<double>::max();
+    }
+    // True if value j of block i has a bound.
+    bool IsBounded(int64_t i, int j) const {
+      constexpr double kMost = std::numeric_limits<double>::max();
+      return LowerBoundOf(i, j) > -kMost || UpperBoundOf(i, j) < kMost;
     }
   };
 

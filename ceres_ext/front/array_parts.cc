@@ -207,6 +207,8 @@ void ArrayParts::AddParameters(int i, const std::vector<int64_t>& begin) {
       p.values += begin[i] * p.size;
       p.manifolds += p.manifolds != nullptr ? begin[i] : 0;
       p.is_constant += p.is_constant != nullptr ? begin[i] : 0;
+      p.lower_bounds += p.lower_bounds != nullptr ? begin[i] * p.size : 0;
+      p.upper_bounds += p.upper_bounds != nullptr ? begin[i] * p.size : 0;
     } else if (i > 0) {
       part->values[a].assign(p.values, p.values + p.num_blocks * p.size);
       p.values = part->values[a].data();

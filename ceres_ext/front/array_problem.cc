@@ -8,12 +8,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/base/memory_overlap.h"
 #include "ceres_ext/base/sentence.h"
 #include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/blocks/block_manifolds.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/array_rows.h"
 #include "cuda_kernels/base/status.h"
@@ -93,6 +96,46 @@ class DeviceReader {
   DeviceMachine* machine_;
   Buffer<kernels::ArrayRecord> record_;
   Buffer<int32_t> counts_;
+};
+
+// The values that the manifolds of an array keep constant in blocks that vary.
+class HeldValues {
+ public:
+  explicit HeldValues(const Parameters& parameters) : parameters_(parameters) {
+    if (parameters.manifolds == nullptr) {
+      Read(parameters.manifold);
+      return;
+    }
+    for (int64_t b = 0; b < parameters.num_blocks; ++b) {
+      Read(parameters.manifolds[b]);
+    }
+  }
+
+  bool Has(int64_t block, int value) const {
+    const auto found = held_.find(parameters_.ManifoldOf(block));
+    return found != held_.end() && found->second[value] != 0;
+  }
+
+ private:
+  // A manifold that is not known moves all values.
+  void Read(const ceres::Manifold* manifold) {
+    if (manifold == nullptr || held_.count(manifold) > 0) {
+      return;
+    }
+    std::vector<uint8_t>& held = held_[manifold];
+    std::vector<kernels::ManifoldFactor> factors;
+    if (ReadManifold(*manifold, &factors)) {
+      for (const kernels::ManifoldFactor& factor : factors) {
+        held.insert(held.end(),
+                    factor.size,
+                    factor.kind == kernels::ManifoldKind::kConstant ? 1 : 0);
+      }
+    }
+    held.resize(parameters_.size);
+  }
+
+  const Parameters& parameters_;
+  std::unordered_map<const ceres::Manifold*, std::vector<uint8_t>> held_;
 };
 
 class Validator {
@@ -188,6 +231,14 @@ class Validator {
                     p.on_device,
                     /*is_written=*/true) &&
            AddArray(name + ": is_constant", p.is_constant, p.num_blocks) &&
+           AddArray(name + ": lower_bound", p.lower_bound, p.size) &&
+           AddArray(name + ": upper_bound", p.upper_bound, p.size) &&
+           AddArray(name + ": lower_bounds",
+                    p.lower_bounds,
+                    p.num_blocks * p.size) &&
+           AddArray(name + ": upper_bounds",
+                    p.upper_bounds,
+                    p.num_blocks * p.size) &&
            AddArray(name + ": manifolds", p.manifolds, p.num_blocks);
   }
 
@@ -430,7 +481,65 @@ class Validator {
                   bad / p.size,
                   " is ",
                   value,
-                  ", expected a finite number");
+                  ", expected a finite number") &&
+           CheckBounds(i);
+  }
+
+  // A start beyond bounds is moved onto them, if it can be moved.
+  bool CheckBounds(int i) {
+    const Parameters& p = parameters(i);
+    if (!p.MayHaveBounds()) {
+      return true;
+    }
+    const HeldValues held(p);
+    int value = 0;
+    const auto why = [&](int64_t b, int* bad_value) -> const char* {
+      const bool is_constant = IsConstant(p, b);
+      for (int j = 0; j < p.size; ++j) {
+        *bad_value = j;
+        const double lower = p.LowerBoundOf(b, j);
+        const double upper = p.UpperBoundOf(b, j);
+        if (std::isnan(lower) || std::isnan(upper)) {
+          return "expected numbers";
+        }
+        if (!is_constant && lower >= upper) {
+          return "expected the first to be smaller";
+        }
+        // The host does not read values on a device.
+        const double x = p.on_device ? lower : p.values[b * p.size + j];
+        if (lower <= x && x <= upper) {
+          continue;
+        }
+        if (is_constant) {
+          return "expected a value within them, because the block is constant";
+        }
+        if (held.Has(b, j)) {
+          return "expected a value within them, because its manifold keeps it "
+                 "constant";
+        }
+      }
+      return nullptr;
+    };
+    const int64_t bad = First(p.num_blocks, [&](int64_t b) {
+      int unused = 0;
+      return why(b, &unused) != nullptr;
+    });
+    if (bad < 0) {
+      return true;
+    }
+    const char* const expected = why(bad, &value);
+    const std::string name =
+        Sentence("parameters ", i, ": value ", value, " of block ", bad);
+    return Expect(
+        false,
+        p.on_device ? name
+                    : Sentence(name, ", ", p.values[bad * p.size + value], ","),
+        " has the bounds ",
+        p.LowerBoundOf(bad, value),
+        " and ",
+        p.UpperBoundOf(bad, value),
+        ", ",
+        expected);
   }
 
   bool CheckRows(const Checked& checked) {

@@ -84,6 +84,12 @@ void AddOptions(const ceres::Solver::Options& options, Fields* fields) {
   CERES_EXT_ADD(eta);
   CERES_EXT_ADD(jacobi_scaling);
   CERES_EXT_ADD(update_state_every_iteration);
+  CERES_EXT_ADD(line_search_interpolation_type);
+  CERES_EXT_ADD(line_search_sufficient_function_decrease);
+  CERES_EXT_ADD(max_line_search_step_contraction);
+  CERES_EXT_ADD(min_line_search_step_contraction);
+  CERES_EXT_ADD(min_line_search_step_size);
+  CERES_EXT_ADD(max_num_line_search_step_size_iterations);
 #undef CERES_EXT_ADD
 }
 
@@ -114,7 +120,16 @@ void AddParameters(const Parameters& p,
       manifolds.Add(&size, sizeof(size));
     }
   }
+  Hash bounds;
+  for (int64_t i = 0; p.MayHaveBounds() && i < p.num_blocks; ++i) {
+    for (int j = 0; j < p.size; ++j) {
+      const double of_one[] = {p.LowerBoundOf(i, j), p.UpperBoundOf(i, j)};
+      bounds.Add(of_one, sizeof(of_one));
+    }
+  }
   fields->Add("the constant blocks of " + name, is_constant.data(), n);
+  const uint64_t of_bounds = bounds.value();
+  fields->Add("the bounds of " + name, &of_bounds, sizeof(of_bounds));
   const uint64_t hash = manifolds.value();
   fields->Add("the manifolds of " + name, &hash, sizeof(hash));
 }

@@ -368,6 +368,14 @@ void ArrayImport::Complete(ProblemStructure* structure) {
     rows_->FindRanges(
         OwnArray(), &structure->own_state, &structure->own_columns);
   }
+  structure->bounds = rows_->FindBounds();
+  is_constrained_ = !structure->bounds.index.empty();
+  if (communicator_ != nullptr) {
+    const uint8_t mine = is_constrained_ ? 1 : 0;
+    const std::vector<uint8_t> all = Gather(&mine, 1, communicator_);
+    is_constrained_ = std::count(all.begin(), all.end(), 1) > 0;
+  }
+  structure->is_constrained = is_constrained_;
   caller_state_.Clear();
   rows_->AddTo(&caller_state_);
   structure->caller_state = &caller_state_;

@@ -118,6 +118,8 @@ class ArrayImport {
                    int64_t* num_host_values) const;
   // The rows of the last Import; null if it referred to observations.
   const ProblemRows* rows() const { return has_rows_ ? rows_.get() : nullptr; }
+  // True if values that vary have bounds, on any rank, after Import.
+  bool is_constrained() const { return is_constrained_; }
   // Columns of blocks that vary, after Import.
   int64_t num_columns() const { return rows_->num_columns(); }
 
@@ -179,6 +181,7 @@ class ArrayImport {
   int64_t num_rows_ = 0;
   int num_residuals_ = 0;
   double fixed_cost_ = 0.0;
+  bool is_constrained_ = false;
 };
 
 }  // namespace ceres_ext

@@ -523,6 +523,24 @@ void ArrayRows::AddTo(CallerState* caller_state) const {
   }
 }
 
+StateBounds ArrayRows::FindBounds() const {
+  StateBounds bounds;
+  for (const Segment& segment : segments_) {
+    const Parameters& p = parameters(segment.array);
+    for (int32_t i = 0; p.MayHaveBounds() && i < segment.num_blocks; ++i) {
+      const int64_t block = segment.Block(i);
+      for (int j = 0; j < p.size; ++j) {
+        if (p.IsBounded(block, j)) {
+          bounds.Add(segment.state_begin + i * p.size + j,
+                     p.LowerBoundOf(block, j),
+                     p.UpperBoundOf(block, j));
+        }
+      }
+    }
+  }
+  return bounds;
+}
+
 VaryingBlock ArrayRows::block(int32_t index) const {
   const auto next = std::upper_bound(segments_.begin(),
                                      segments_.end(),

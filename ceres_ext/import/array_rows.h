@@ -112,6 +112,8 @@ class ArrayRows final : public ProblemRows {
                     std::string* error) const;
   // Adds the blocks in their order.
   void AddTo(CallerState* caller_state) const;
+  // The bounds of the state.
+  StateBounds FindBounds() const;
 
   // fn(block, tangent offset) of each block of a parameter array that varies.
   template <typename Function>

@@ -25,6 +25,12 @@ ProblemOfArrays::ProblemOfArrays(const ArrayProblem& arrays) : arrays_(arrays) {
       if (parameters.is_constant != nullptr && parameters.is_constant[i] != 0) {
         problem_->SetParameterBlockConstant(block);
       }
+      for (int j = 0; parameters.MayHaveBounds() && j < parameters.size; ++j) {
+        problem_->SetParameterLowerBound(
+            block, j, parameters.LowerBoundOf(i, j));
+        problem_->SetParameterUpperBound(
+            block, j, parameters.UpperBoundOf(i, j));
+      }
     }
   }
   for (const ArrayProblem::Residuals& residuals : arrays.residuals()) {

@@ -130,6 +130,25 @@ struct ViewStructure {
   }
 };
 
+// Values of a state that have bounds, which x (+) delta is projected onto:
+// lower[i] <= the value at index[i] <= upper[i]. No index occurs twice.
+struct StateBounds {
+  std::vector<int32_t> index;
+  std::vector<double> lower;
+  std::vector<double> upper;
+
+  void Add(int32_t at, double from, double to) {
+    index.push_back(at);
+    lower.push_back(from);
+    upper.push_back(to);
+  }
+  void Append(const StateBounds& other) {
+    index.insert(index.end(), other.index.begin(), other.index.end());
+    lower.insert(lower.end(), other.lower.begin(), other.lower.end());
+    upper.insert(upper.end(), other.upper.begin(), other.upper.end());
+  }
+};
+
 struct ProblemStructure {
   // The source of the structure; null if all rows are observations that need
   // nothing from it.
@@ -164,6 +183,9 @@ struct ProblemStructure {
   // The place from which the state is read and to which it is written; null for
   // Ceres's.
   const CallerState* caller_state = nullptr;
+  StateBounds bounds;
+  // Some values that vary have bounds, on any rank.
+  bool is_constrained = false;
   // The couplings of S, if they are known; -1: they are not.
   double num_couplings = -1.0;
 

@@ -22,11 +22,12 @@ namespace {
 // each of them: as arrays it would only be slow.
 constexpr size_t kMostArrays = 256;
 
+constexpr double kNoBound = std::numeric_limits<double>::max();
+
 // True if a value of the block has a lower or an upper bound.
 bool HasBounds(const ParameterBlock& block) {
   for (int e = 0; e < block.Size(); ++e) {
-    if (block.LowerBound(e) > -std::numeric_limits<double>::max() ||
-        block.UpperBound(e) < std::numeric_limits<double>::max()) {
+    if (block.LowerBound(e) > -kNoBound || block.UpperBound(e) < kNoBound) {
       return true;
     }
   }
@@ -102,10 +103,6 @@ bool TableOfProblem::Add(const ResidualBlock& row, std::string* reason) {
     ParameterBlock* const block = row.parameter_blocks()[b];
     const auto [place, is_new] = places_.try_emplace(block);
     if (is_new) {
-      if (HasBounds(*block)) {
-        *reason = "a parameter block has bounds";
-        return false;
-      }
       const auto [role, is_new_role] = array_of_role_.try_emplace(
           {type, b, block->Size()}, static_cast<int>(blocks_.size()));
       if (is_new_role) {
@@ -119,6 +116,13 @@ bool TableOfProblem::Add(const ResidualBlock& row, std::string* reason) {
       array.values.insert(array.values.end(), values, values + block->Size());
       array.manifolds.push_back(block->mutable_manifold());
       array.is_constant.push_back(block->IsConstant() ? 1 : 0);
+      std::vector<double> lower;
+      std::vector<double> upper;
+      for (int e = 0; HasBounds(*block) && e < block->Size(); ++e) {
+        lower.push_back(block->LowerBound(e));
+        upper.push_back(block->UpperBound(e));
+      }
+      array.AppendBounds(lower, upper);
     }
     arrays.push_back(place->second.array);
     numbers_.push_back(place->second.block);
@@ -160,6 +164,19 @@ void TableOfProblem::Blocks::Append(const Blocks& other) {
   AppendTo(&values, other.values);
   AppendTo(&manifolds, other.manifolds);
   AppendTo(&is_constant, other.is_constant);
+  AppendBounds(other.lower_bounds, other.upper_bounds);
+}
+
+void TableOfProblem::Blocks::AppendBounds(const std::vector<double>& lower,
+                                          const std::vector<double>& upper) {
+  if (lower.empty() && lower_bounds.empty()) {
+    return;
+  }
+  // Blocks before these may have had none.
+  lower_bounds.resize(values.size() - lower.size(), -kNoBound);
+  upper_bounds.resize(values.size() - upper.size(), kNoBound);
+  AppendTo(&lower_bounds, lower);
+  AppendTo(&upper_bounds, upper);
 }
 
 void TableOfProblem::UniteArrays() {
@@ -303,6 +320,10 @@ void TableOfProblem::Finish() {
     parameters.size = array->size;
     parameters.manifolds = array->manifolds.data();
     parameters.is_constant = array->is_constant.data();
+    if (!array->lower_bounds.empty()) {
+      parameters.lower_bounds = array->lower_bounds.data();
+      parameters.upper_bounds = array->upper_bounds.data();
+    }
     batch_.problem.AddParameters(parameters);
     batch_.parameter_begin.push_back(array->begin.data());
   }

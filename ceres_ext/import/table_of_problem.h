@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -94,9 +95,15 @@ class TableOfProblem {
     std::vector<double> values;
     std::vector<ceres::Manifold*> manifolds;
     std::vector<uint8_t> is_constant;
+    // One bound per value, or empty if no value has one.
+    std::vector<double> lower_bounds;
+    std::vector<double> upper_bounds;
     std::vector<int64_t> begin{0};  // of each problem
 
     void Append(const Blocks& other);
+    // The bounds of blocks that have been appended since the last call.
+    void AppendBounds(const std::vector<double>& lower,
+                      const std::vector<double>& upper);
   };
   struct Rows {
     explicit Rows(const Kind& its_kind) : kind(its_kind) {}

@@ -19,8 +19,6 @@ class HostProgram {
   virtual bool Publish(const double* state,
                        bool want_jacobian,
                        bool is_new_point) = 0;
-  // True if steps end at bounds of the parameters.
-  virtual bool HasBounds() const = 0;
   // sum = x (+) delta, with manifolds and bounds. False if a manifold fails;
   // what one throws comes out.
   virtual bool Plus(const double* x, const double* delta, double* sum) = 0;

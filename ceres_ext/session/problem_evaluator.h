@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Evaluates a problem on a machine: each batch its rows (rows/
-// batch_evaluator.h), and the state x (+) delta.
+// batch_evaluator.h), and the state x (+) delta, projected onto bounds.
 //
 // Cost and gradient are sums over the batches in their order.
 
@@ -20,6 +20,7 @@
 #include "ceres_ext/blocks/block_manifolds.h"
 #include "ceres_ext/blocks/machine_problem.h"
 #include "ceres_ext/import/block_table.h"
+#include "ceres_ext/import/problem_structure.h"
 #include "ceres_ext/rows/batch_evaluator.h"
 #include "ceres_ext/session/host_program.h"
 #include "ceres_ext/session/linearization.h"
@@ -50,11 +51,12 @@ class ProblemEvaluator {
   // *host_program outlive the evaluator.
   kernels::Status Setup(const MachineProblem<Machine>* problem,
                         std::vector<std::unique_ptr<BatchEvaluator>> rows,
+                        const StateBounds& bounds,
                         HostProgram* host_program) {
     problem_ = problem;
     rows_ = std::move(rows);
     host_program_ = host_program;
-    CERES_EXT_RETURN_IF_ERROR(ChoosePlus());
+    CERES_EXT_RETURN_IF_ERROR(ChoosePlus(bounds));
     for (const auto& part : rows_) {
       if (part->CostTakesScratch()) {
         CERES_EXT_RETURN_IF_ERROR(AllocateScratch());
@@ -68,10 +70,6 @@ class ProblemEvaluator {
       if (needs_host_state_) {
         CERES_EXT_RETURN_IF_ERROR(
             host_state_.Allocate(problem->num_parameters()));
-      }
-      if (plus_by_ == PlusBy::kHost) {
-        CERES_EXT_RETURN_IF_ERROR(host_plus_.Allocate(
-            2 * int64_t{problem->num_parameters()} + problem->num_columns()));
       }
     }
     return {};
@@ -119,9 +117,7 @@ class ProblemEvaluator {
     CERES_EXT_RETURN_IF_ERROR(current.status());
     Linearization<Machine>* jacobian = wanted.jacobian;
     if (status.ok() && want_jacobian && jacobian == nullptr) {
-      if (scratch_jacobian_ == nullptr) {
-        status = CreateLinearization(&scratch_jacobian_);
-      }
+      status = ReserveGradient();
       jacobian = scratch_jacobian_.get();
     }
     if (status.ok()) {
@@ -144,39 +140,59 @@ class ProblemEvaluator {
     return {};
   }
 
-  // state_plus_delta = state (+) delta. kNumericalFailure where a manifold
-  // fails.
+  // Takes the memory of a gradient without a Jacobian, which is otherwise taken
+  // when it is first asked for.
+  kernels::Status ReserveGradient() {
+    return scratch_jacobian_ == nullptr
+               ? CreateLinearization(&scratch_jacobian_)
+               : kernels::Status();
+  }
+
+  // state_plus_delta = state (+) delta, projected onto the bounds.
+  // kNumericalFailure where a manifold fails.
   kernels::Status Plus(const double* state,
                        const double* delta,
                        double* state_plus_delta) {
     const CurrentMachine<Machine> current(machine());
     CERES_EXT_RETURN_IF_ERROR(current.status());
-    switch (plus_by_) {
-      case PlusBy::kHost:
-        return PlusOnHost(state, delta, state_plus_delta);
-      case PlusBy::kMachine:
-        return PlusOnMachine(state, delta, state_plus_delta);
-      default:
-        return kernels::Run(
-            kernels::AddVectorsParams{
-                problem_->num_parameters(), state, delta, state_plus_delta},
-            machine());
+    if (plus_by_ == PlusBy::kProgram) {
+      return PlusByProgram(state, delta, state_plus_delta);
     }
+    CERES_EXT_RETURN_IF_ERROR(
+        plus_by_ == PlusBy::kBlocks
+            ? PlusOfBlocks(state, delta, state_plus_delta)
+            : kernels::Run(kernels::AddVectorsParams{problem_->num_parameters(),
+                                                     state,
+                                                     delta,
+                                                     state_plus_delta},
+                           machine()));
+    return bounded_.size() == 0
+               ? kernels::Status()
+               : kernels::Run(kernels::ClampToBoundsParams{bounded_.size(),
+                                                           bounded_.data(),
+                                                           lower_.data(),
+                                                           upper_.data(),
+                                                           state_plus_delta},
+                              machine());
   }
 
  private:
   using Buffer = typename Machine::template Buffer<double>;
-  // The machine that computes x (+) delta.
-  enum class PlusBy { kSum, kMachine, kHost };
+  // How x (+) delta is computed: as a sum of vectors, block by block, or by the
+  // host's program.
+  enum class PlusBy { kSum, kBlocks, kProgram };
 
   Machine* machine() const { return problem_->machine(); }
 
-  // If the host's program computes it, it does all of it; otherwise only
-  // bounds.
-  kernels::Status ChoosePlus() {
+  // The host's program does all of it on the host, bounds included.
+  kernels::Status ChoosePlus(const StateBounds& bounds) {
     if (kIsHost<Machine> && host_program_ != nullptr) {
+      plus_by_ = PlusBy::kProgram;
       return {};
     }
+    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.index, &bounded_));
+    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.lower, &lower_));
+    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.upper, &upper_));
     std::vector<BlockManifold> blocks;
     for (const auto* families : {&problem_->e(), &problem_->f()}) {
       for (const auto& family : *families) {
@@ -187,12 +203,10 @@ class ProblemEvaluator {
         }
       }
     }
-    if (host_program_ == nullptr || !host_program_->HasBounds()) {
-      plus_by_ = blocks.empty() &&
-                         problem_->num_parameters() == problem_->num_columns()
-                     ? PlusBy::kSum
-                     : PlusBy::kMachine;
-    }
+    plus_by_ =
+        blocks.empty() && problem_->num_parameters() == problem_->num_columns()
+            ? PlusBy::kSum
+            : PlusBy::kBlocks;
     return manifolds_.Setup(blocks, /*wants_tangents=*/false, machine());
   }
 
@@ -311,9 +325,9 @@ class ProblemEvaluator {
     return {};
   }
 
-  kernels::Status PlusOnMachine(const double* state,
-                                const double* delta,
-                                double* state_plus_delta) {
+  kernels::Status PlusOfBlocks(const double* state,
+                               const double* delta,
+                               double* state_plus_delta) {
     for (const kernels::BlockTableRef* family : plain_families_) {
       CERES_EXT_RETURN_IF_ERROR(kernels::Run(
           kernels::PlusParams{*family, state, delta, state_plus_delta},
@@ -322,29 +336,18 @@ class ProblemEvaluator {
     return manifolds_.Plus(state, delta, state_plus_delta);
   }
 
-  kernels::Status PlusOnHost(const double* state,
-                             const double* delta,
-                             double* state_plus_delta) {
-    const auto plus = [&](const double* x, const double* d, double* sum) {
-      std::string what;
-      return Succeeds([&] { return host_program_->Plus(x, d, sum); }, &what)
-                 ? kernels::Status()
-                 : kernels::Status(kernels::StatusCode::kNumericalFailure,
-                                   "Manifold::Plus " + what);
-    };
-    if constexpr (kIsHost<Machine>) {
-      return plus(state, delta, state_plus_delta);
-    } else {
-      const int num_parameters = problem_->num_parameters();
-      double* const x = host_plus_.data();
-      double* const d = x + num_parameters;
-      double* const sum = d + problem_->num_columns();
-      CERES_EXT_RETURN_IF_ERROR(machine()->Download(num_parameters, state, x));
-      CERES_EXT_RETURN_IF_ERROR(
-          machine()->Download(problem_->num_columns(), delta, d));
-      CERES_EXT_RETURN_IF_ERROR(plus(x, d, sum));
-      return machine()->Upload(num_parameters, sum, state_plus_delta);
-    }
+  kernels::Status PlusByProgram(const double* state,
+                                const double* delta,
+                                double* state_plus_delta) {
+    std::string what;
+    return Succeeds(
+               [&] {
+                 return host_program_->Plus(state, delta, state_plus_delta);
+               },
+               &what)
+               ? kernels::Status()
+               : kernels::Status(kernels::StatusCode::kNumericalFailure,
+                                 "Manifold::Plus " + what);
   }
 
   const MachineProblem<Machine>* problem_ = nullptr;
@@ -352,15 +355,18 @@ class ProblemEvaluator {
   std::vector<std::unique_ptr<BatchEvaluator>> rows_;
   // By rows or by the program.
   bool needs_host_state_ = false;
-  PlusBy plus_by_ = PlusBy::kHost;
+  PlusBy plus_by_ = PlusBy::kSum;
   // Families without manifolds, and the blocks of others.
   std::vector<const kernels::BlockTableRef*> plain_families_;
   BlockManifolds<Machine> manifolds_;
+  // The values with bounds: StateBounds.
+  typename Machine::template Buffer<int32_t> bounded_;
+  Buffer lower_;
+  Buffer upper_;
 
   Buffer scratch_residuals_;
-  // The state, where it isn't on the host; state, delta and their sum.
+  // The state, where it isn't on the host.
   kernels::HostBuffer<double> host_state_;
-  kernels::HostBuffer<double> host_plus_;
   // For gradients without a Jacobian (line search); made when first asked for.
   std::unique_ptr<Linearization<Machine>> scratch_jacobian_;
 };

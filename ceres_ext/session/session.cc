@@ -133,6 +133,9 @@ Status Session<Machine>::CheckMemory(const SolvePlan& plan,
       Parts parts;
       CERES_EXT_RETURN_IF_ERROR(
           SetupRest(counted, setup, forms, structure, &ignored, &parts));
+      if (setup.may_want_gradient) {
+        CERES_EXT_RETURN_IF_ERROR(parts.evaluator.ReserveGradient());
+      }
       num_bytes = machine_->bytes();
       if (setup.caller_bytes) {
         num_bytes +=
@@ -192,8 +195,8 @@ Status Session<Machine>::SetupEvaluator(const SolvePlan& plan,
     CERES_EXT_RETURN_IF_ERROR(
         CreateGeneralEvaluator(input, &rows.emplace_back()));
   }
-  CERES_EXT_RETURN_IF_ERROR(
-      parts->evaluator.Setup(&problem_, std::move(rows), host_program));
+  CERES_EXT_RETURN_IF_ERROR(parts->evaluator.Setup(
+      &problem_, std::move(rows), structure.bounds, host_program));
   record->num_host_manifolds = parts->evaluator.num_host_manifolds();
   record->host_manifold_type = parts->evaluator.host_manifold_type();
   return parts->evaluator.CreateLinearization(&parts->linearization);

@@ -30,6 +30,23 @@ TrustRegionOptions OptionsOfRegion(const ceres::Solver::Options& options,
   return region;
 }
 
+std::string WhyBounded(const ProblemBatch& batch, int64_t i) {
+  const auto& all = batch.problem.parameters();
+  for (size_t a = 0; a < all.size(); ++a) {
+    const ArrayProblem::Parameters& p = all[a];
+    const int64_t end = batch.parameter_begin[a][i + 1];
+    for (int64_t b = batch.parameter_begin[a][i]; p.MayHaveBounds() && b < end;
+         ++b) {
+      for (int j = 0; j < p.size; ++j) {
+        if (p.IsBounded(b, j)) {
+          return "a parameter block has bounds";
+        }
+      }
+    }
+  }
+  return "";
+}
+
 void SmallPiece::Setup(SmallKind* kind,
                        BatchSummary* summary,
                        int64_t begin,

@@ -180,6 +180,9 @@ class SmallPiece {
   std::vector<int64_t> numbers_;
 };
 
+// The reason why no kind has problem i: windows and fits project nothing.
+std::string WhyBounded(const ProblemBatch& batch, int64_t i);
+
 // All kinds, in the order in which a problem is tried.
 inline constexpr int kNumSmallKinds = 2;
 using SmallKinds = std::array<SmallKind*, kNumSmallKinds>;  // null: not wanted

@@ -28,6 +28,8 @@ class OneOfBatch {
       p.values += p.values != nullptr ? begin * p.size : 0;
       p.manifolds += p.manifolds != nullptr ? begin : 0;
       p.is_constant += p.is_constant != nullptr ? begin : 0;
+      p.lower_bounds += p.lower_bounds != nullptr ? begin * p.size : 0;
+      p.upper_bounds += p.upper_bounds != nullptr ? begin * p.size : 0;
       problem_.AddParameters(p);
     }
     const auto& residuals = batch.problem.residuals();

@@ -237,7 +237,10 @@ bool BundlePlugin::SetupEvaluator(PreprocessedProblem* pp) {
 }
 
 std::shared_ptr<ceres::internal::TrustRegionVectors>
-BundlePlugin::CreateTrustRegionVectors(PreprocessedProblem* /*pp*/) {
+BundlePlugin::CreateTrustRegionVectors(PreprocessedProblem* pp) {
+  if (arrays_ != nullptr) {
+    pp->minimizer_options.is_constrained = arrays_->is_constrained();
+  }
   return machine() != nullptr ? std::move(setup_->objects()->vectors) : nullptr;
 }
 

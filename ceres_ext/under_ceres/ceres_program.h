@@ -37,7 +37,6 @@ class CeresProgram final : public HostProgram {
     callback_->PrepareForEvaluation(want_jacobian, is_new_point);
     return true;
   }
-  bool HasBounds() const final { return program_->IsBoundsConstrained(); }
   // Program::Plus on threads from which what a user's manifold throws gets
   // here.
   bool Plus(const double* x, const double* delta, double* sum) final {

@@ -52,6 +52,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     int num_residuals = 0;
     // The loop keeps the best x in a vector of its own.
     bool keeps_best = true;
+    // It searches along its steps, which takes the gradient beside them.
+    bool searches = false;
     // The strategy is DOGLEG, and its type is SUBSPACE_DOGLEG.
     bool is_dogleg = false;
     bool is_subspace = false;
@@ -158,6 +160,10 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   }
   void Negate(int n, const double* x, double* y) final {
     Run(kernels::NegateParams{n, x, y});
+  }
+  void Scale(int n, double factor, const double* x, double* y) final {
+    Run(kernels::MultiplyByParams{n, factor, x, y});
+    has_scaled_step_ = true;
   }
   void Multiply(int n, const double* x, const double* y, double* z) final {
     Run(kernels::MultiplyParams{n, x, y, z});
@@ -289,9 +295,23 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                                   : std::numeric_limits<double>::quiet_NaN();
     return ok && !failure_->has_happened();
   }
-
-  void Scale(int n, double a, const double* x, double* y) final {
-    Run(kernels::MultiplyByScalarParams{n, a, x, y});
+  bool DirectionalDerivative(int n,
+                             const double* gradient,
+                             const double* direction,
+                             double* derivative,
+                             double* max_norm) final {
+    kernels::LoopScalars scalars;
+    const bool ok = RunAndReadOfAll(
+        n,
+        own_step_,
+        [&](int begin, int size) {
+          return kernels::DirectionalDerivativeParams{
+              size, gradient + begin, direction + begin};
+        },
+        &scalars);
+    *derivative = scalars.dot;
+    *max_norm = scalars.direction_max_norm;
+    return ok;
   }
   void Divide(int n, const double* x, const double* y, double* z) final {
     Run(kernels::DivideParams{n, x, y, z});
@@ -318,7 +338,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     finish_step_ = std::move(finish_step);
   }
 
-  // candidate_x has become x (+) a step. If that is the step that was scaled
+  // candidate_x has become x (+) a step. If that is the vector that was scaled
   // last, StepNorms of both comes next: a device computes it beside the cost.
   void NotePlus(int n, const double* x, const double* candidate_x) {
     if (kIsHost<Machine> || ranks_ != nullptr || !has_scaled_step_) {
@@ -361,9 +381,9 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     kBasisU,
     kBasisV,
     kBasisResiduals,  // J D^-1 v
+    kGradient,        // empty if it is in the memory of the step
     // Only where nothing is shared.
     kProjected,
-    kGradient,
     kNegativeGradient,
     kDiagonalRoot,
     kDoglegResiduals,
@@ -385,11 +405,11 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                                     {sizes.is_dogleg ? step : 0},
                                     {sizes.is_subspace ? step : 0},
                                     {sizes.is_subspace ? step : 0},
-                                    {sizes.is_subspace ? residuals : 0}};
+                                    {sizes.is_subspace ? residuals : 0},
+                                    {!shares || sizes.searches ? step : 0}};
     if (!shares) {
-      memories.insert(
-          memories.end(),
-          {{x}, {step}, {step}, {step}, {sizes.is_dogleg ? residuals : 0}});
+      memories.insert(memories.end(),
+                      {{x}, {step}, {step}, {sizes.is_dogleg ? residuals : 0}});
     }
     return memories;
   }
@@ -398,7 +418,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   // ComputeStep of the strategy. Vectors that share memory:
   //   candidate             candidate; the projected gradient step, which is
   //                         read where it is made
-  //   step                  step; gradient, until it is negated
+  //   step                  step; gradient, until it is negated, unless the
+  //                         loop searches along the step
   //   scaled step           scaled step; the negative gradient, which is read
   //                         where it is made; the damping, which the linear
   //                         solver reads before there is a step to scale
@@ -415,7 +436,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                   kStep,
                   kScaledStep,
                   kCandidate,
-                  shares ? kStep : kGradient,
+                  shares && !sizes.searches ? kStep : kGradient,
                   kModelResiduals,
                   shares ? kScaledStep : kNegativeGradient,
                   shares ? kCandidate : kProjected,
@@ -546,12 +567,15 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     if (!RunAndReadParts(n, own, make, &parts)) {
       return false;
     }
+    const auto set_max = [](double of_part, double* max) {
+      if (!(of_part <= *max)) {  // NaN stays.
+        *max = std::isnan(*max) ? *max : of_part;
+      }
+    };
     *scalars = {};
     for (const kernels::LoopScalars& part : parts) {
-      if (!(part.max_norm <= scalars->max_norm)) {  // NaN stays.
-        scalars->max_norm =
-            std::isnan(scalars->max_norm) ? scalars->max_norm : part.max_norm;
-      }
+      set_max(part.max_norm, &scalars->max_norm);
+      set_max(part.direction_max_norm, &scalars->direction_max_norm);
       scalars->norm += part.norm * part.norm;
       scalars->x_norm += part.x_norm * part.x_norm;
       scalars->step_norm += part.step_norm * part.step_norm;
@@ -579,7 +603,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
   bool judges_at_once_ = kIsHost<Machine>;
   // False: ModelCostChange is to say whether NegateIfValid has been.
   bool step_is_judged_ = true;
-  // The last operation was Multiply.
+  // The last operation was Scale or Multiply.
   bool has_scaled_step_ = false;
   // The vectors that norms_of_plus_ are of; null: none.
   const double* plus_from_ = nullptr;

@@ -36,6 +36,8 @@ class MachineSolveImpl final : public MachineSolve {
     sizes.num_effective_parameters = structure->num_columns;
     sizes.num_residuals = structure->num_residuals;
     sizes.keeps_best = plan.keeps_best;
+    sizes.searches = structure->is_constrained &&
+                     pp->options.max_num_line_search_step_size_iterations > 0;
     sizes.is_dogleg = pp->options.trust_region_strategy_type == ceres::DOGLEG;
     sizes.is_subspace =
         sizes.is_dogleg && pp->options.dogleg_type == ceres::SUBSPACE_DOGLEG;
@@ -43,6 +45,9 @@ class MachineSolveImpl final : public MachineSolve {
     sizes.own_effective_parameters = structure->own_columns;
     SessionSetup setup;
     setup.communicator = plan.communicator;
+    setup.may_want_gradient =
+        sizes.searches &&
+        pp->options.line_search_interpolation_type == ceres::CUBIC;
     setup.caller_bytes = [sizes](bool has_scratch) {
       return Vectors::NumBytes(sizes, /*shares=*/true, has_scratch);
     };

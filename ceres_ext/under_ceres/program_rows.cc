@@ -2,6 +2,7 @@
 
 #include "ceres_ext/under_ceres/program_rows.h"
 
+#include <limits>
 #include <set>
 #include <typeinfo>
 
@@ -9,6 +10,39 @@
 #include "ceres_ext/import/elimination.h"
 
 namespace ceres_ext {
+namespace {
+
+void AddBounds(const ceres::internal::ParameterBlock& block,
+               StateBounds* bounds) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  for (int i = 0; i < block.Size(); ++i) {
+    const double lower = block.LowerBoundForParameter(i);
+    const double upper = block.UpperBoundForParameter(i);
+    if (lower > -kMost || upper < kMost) {
+      bounds->Add(block.state_offset() + i, lower, upper);
+    }
+  }
+}
+
+StateBounds BoundsOf(const ceres::internal::Program& program,
+                     kernels::HostContext* context) {
+  constexpr int64_t kBlocksPerTask = 1 << 14;
+  const auto& blocks = program.parameter_blocks();
+  const auto n = static_cast<int64_t>(blocks.size());
+  std::vector<StateBounds> parts(n / kBlocksPerTask + 1);
+  context->ParallelFor(n, kBlocksPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      AddBounds(*blocks[i], &parts[begin / kBlocksPerTask]);
+    }
+  });
+  StateBounds bounds;
+  for (const StateBounds& part : parts) {
+    bounds.Append(part);
+  }
+  return bounds;
+}
+
+}  // namespace
 
 // The losses of Ceres have roots of rho'.
 bool ProgramRows::HasObject(int64_t row) const {
@@ -28,11 +62,17 @@ bool ImportProgram(const ceres::internal::Program& program,
                    kernels::HostContext* context,
                    ProblemStructure* structure,
                    std::string* reason) {
-  return ImportRows(std::make_shared<ProgramRows>(program),
-                    options,
-                    context,
-                    structure,
-                    reason);
+  if (!ImportRows(std::make_shared<ProgramRows>(program),
+                  options,
+                  context,
+                  structure,
+                  reason)) {
+    return false;
+  }
+  structure->is_constrained = program.IsBoundsConstrained();
+  structure->bounds =
+      structure->is_constrained ? BoundsOf(program, context) : StateBounds();
+  return true;
 }
 
 bool ChooseEliminatedBlocks(const ceres::internal::Program& program,

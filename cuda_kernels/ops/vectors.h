@@ -73,6 +73,16 @@ struct SubtractVectorsParams {
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { z[i] = x[i] - y[i]; }
 };
 
+// y = factor x
+struct MultiplyByParams {
+  int64_t n = 0;
+  double factor = 0.0;
+  const double* x = nullptr;
+  double* y = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { y[i] = factor * x[i]; }
+};
+
 // z = x .* y
 struct MultiplyParams {
   int64_t n = 0;
@@ -91,16 +101,6 @@ struct DivideParams {
   double* z = nullptr;
 
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { z[i] = x[i] / y[i]; }
-};
-
-// y = a x
-struct MultiplyByScalarParams {
-  int64_t n = 0;
-  double a = 0.0;
-  const double* x = nullptr;
-  double* y = nullptr;
-
-  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { y[i] = a * x[i]; }
 };
 
 // z = a x + b y
@@ -164,6 +164,23 @@ struct ClampParams {
   }
 };
 
+// x at index[i] = min(max(x, lower_i), upper_i), as Ceres's
+// ParameterBlock::Plus: NaN stays NaN. No index occurs twice.
+// Traffic: 36 B per element.
+struct ClampToBoundsParams {
+  int64_t n = 0;
+  const int32_t* index = nullptr;  // n
+  const double* lower = nullptr;   // n
+  const double* upper = nullptr;   // n
+  double* x = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    double* const value = x + index[i];
+    const double y = *value < lower[i] ? lower[i] : *value;
+    *value = upper[i] < y ? upper[i] : y;
+  }
+};
+
 // y = sqrt(x / radius)
 struct LevenbergMarquardtDiagonalParams {
   int64_t n = 0;
@@ -204,6 +221,7 @@ struct LoopScalars {
   double step_norm = 0.0;
   double model_cost_change = 0.0;
   double dot = 0.0;
+  double direction_max_norm = 0.0;
   int64_t num_invalid = 0;
 };
 
@@ -299,6 +317,24 @@ struct ModelCostChangeParams {
   }
   CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
     scalars->model_cost_change = -sums.first;
+  }
+};
+
+// direction_max_norm = max |d_i| (NaN if one is NaN, 0 if n is 0),
+// dot = g'd.
+struct DirectionalDerivativeParams {
+  int64_t n = 0;
+  const double* gradient = nullptr;   // g
+  const double* direction = nullptr;  // d
+  LoopScalars* scalars = nullptr;
+
+  using First = MaxFirst;
+  CERES_EXT_HOST_DEVICE TwoSums Term(int64_t i) const {
+    return {fabs(direction[i]), gradient[i] * direction[i]};
+  }
+  CERES_EXT_HOST_DEVICE void Set(const TwoSums& sums) const {
+    scalars->direction_max_norm = sums.first;
+    scalars->dot = sums.second;
   }
 };
 

@@ -56,6 +56,25 @@ DEFINE_string(output_type, "auto",
 DEFINE_bool(refine_focal_length, true, "Refine focal lengths.");
 DEFINE_bool(refine_principal_point, false, "Refine principal points.");
 DEFINE_bool(refine_extra_params, true, "Refine coefficients of distortion.");
+DEFINE_bool(bound_intrinsics, false,
+            "Keep refined focal lengths, principal points and coefficients of "
+            "distortion within the limits of the next three, principal points "
+            "within the image.");
+DEFINE_double(min_focal_length_ratio, 0.1,
+              "Least focal length, in units of the longer side of the image.");
+DEFINE_double(max_focal_length_ratio, 10.0,
+              "Largest focal length, in units of the longer side of the "
+              "image.");
+DEFINE_double(max_extra_param, 1.0,
+              "Largest absolute value of a coefficient of distortion.");
+DEFINE_double(focal_length_prior_weight, 0.0,
+              "Weight of a soft prior on refined focal lengths at their values "
+              "in the model: 1 over its standard deviation in pixels; 0: none.");
+DEFINE_double(principal_point_prior_weight, 0.0,
+              "The same of refined principal points.");
+DEFINE_double(extra_params_prior_weight, 0.0,
+              "The same of refined coefficients of distortion, which have no "
+              "unit.");
 DEFINE_bool(refine_rig_from_world, true,
             "Refine the poses of frames, or of images if there are no frames.");
 DEFINE_bool(refine_sensor_from_rig, true,
@@ -136,6 +155,13 @@ bal::AdjusterProgram Program() {
         "refine_focal_length",
         "refine_principal_point",
         "refine_extra_params",
+        "bound_intrinsics",
+        "min_focal_length_ratio",
+        "max_focal_length_ratio",
+        "max_extra_param",
+        "focal_length_prior_weight",
+        "principal_point_prior_weight",
+        "extra_params_prior_weight",
         "refine_rig_from_world",
         "refine_sensor_from_rig",
         "constant_rig_from_world_rotation",
@@ -212,6 +238,52 @@ bool ParseOrigin(AdjusterOptions* options, std::string* error) {
   return false;
 }
 
+// Reads the flags of bounds and priors of cameras.
+bool IntrinsicsFromFlags(ProblemOptions* options, std::string* error) {
+  const auto expect = [error](bool holds,
+                              const std::string& flag,
+                              const char* expected,
+                              double found) {
+    if (!holds) {
+      *error = "--" + flag + ": expected " + expected + ", found " +
+               bal::NumberText(found);
+    }
+    return holds;
+  };
+  options->bound_intrinsics = FLAGS_bound_intrinsics;
+  IntrinsicsLimits& limits = options->intrinsics_limits;
+  limits.min_focal_length_ratio = FLAGS_min_focal_length_ratio;
+  limits.max_focal_length_ratio = FLAGS_max_focal_length_ratio;
+  limits.max_extra_param = FLAGS_max_extra_param;
+  IntrinsicsPriorWeights& weights = options->intrinsics_prior_weights;
+  weights.focal_length = FLAGS_focal_length_prior_weight;
+  weights.principal_point = FLAGS_principal_point_prior_weight;
+  weights.extra_params = FLAGS_extra_params_prior_weight;
+  for (const auto& [flag, weight] :
+       {std::pair("focal_length_prior_weight", weights.focal_length),
+        std::pair("principal_point_prior_weight", weights.principal_point),
+        std::pair("extra_params_prior_weight", weights.extra_params)}) {
+    if (!expect(weight >= 0.0 && std::isfinite(weight),
+                flag,
+                "a number of at least 0",
+                weight)) {
+      return false;
+    }
+  }
+  return expect(limits.min_focal_length_ratio >= 0.0,
+                "min_focal_length_ratio",
+                "a number of at least 0",
+                limits.min_focal_length_ratio) &&
+         expect(limits.max_focal_length_ratio > limits.min_focal_length_ratio,
+                "max_focal_length_ratio",
+                "a number above --min_focal_length_ratio",
+                limits.max_focal_length_ratio) &&
+         expect(limits.max_extra_param > 0.0,
+                "max_extra_param",
+                "a number above 0",
+                limits.max_extra_param);
+}
+
 // Checks all flags except paths.
 bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
   for (const auto& [flag, path] :
@@ -271,7 +343,7 @@ bool OptionsFromFlags(AdjusterOptions* options, std::string* error) {
                                            {"never", GEOREFERENCE_NEVER}},
                                           &options->georeference,
                                           error) &&
-         ParseOrigin(options, error) &&
+         IntrinsicsFromFlags(&problem, error) && ParseOrigin(options, error) &&
          bal::SolverOptionsFromFlags(&options->solver, &options->ext, error) &&
          options->solver.IsValid(error);
 }

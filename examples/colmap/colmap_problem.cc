@@ -62,6 +62,7 @@ class ProblemBuilder {
         AddImage(group, model_->images[image]);
       }
     }
+    AddPriors();
   }
 
  private:
@@ -139,7 +140,24 @@ class ProblemBuilder {
         problem_->SetManifold(camera.params,
                               new ceres::SubsetManifold(size, plan.constants));
       }
+      for (size_t i = 0; i < plan.lower_bounds.size(); ++i) {
+        const int number = static_cast<int>(i);
+        problem_->SetParameterLowerBound(
+            camera.params, number, plan.lower_bounds[i]);
+        problem_->SetParameterUpperBound(
+            camera.params, number, plan.upper_bounds[i]);
+      }
     }
+  }
+
+  void AddPriors() {
+    plan_.ForEachPrior([&](auto camera_model, size_t k) {
+      double* const params = model_->cameras[k].params;
+      const auto error = MakeIntrinsicsPrior<decltype(camera_model)>(
+          params, options_.intrinsics_prior_weights);
+      problem_->AddResidualBlock(
+          MakersOf(camera_model.kModelId).prior(&error), nullptr, params);
+    });
   }
 
   void AddImage(const ProblemPlan::Group& group, const Image& image) {

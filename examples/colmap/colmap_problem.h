@@ -13,6 +13,7 @@
 
 #include "ceres/problem.h"
 #include "ceres/solver.h"
+#include "ceres_ext/camera_intrinsics.h"
 #include "ceres_ext/summary.h"
 #include "problem_io/colmap_model.h"
 
@@ -42,6 +43,14 @@ struct ProblemOptions {
   bool refine_sensor_from_rig = true;
   // The rotation of rig_from_world is constant.
   bool constant_rig_from_world_rotation = false;
+
+  // Parameters of cameras that vary keep within these limits, if they are
+  // wanted.
+  bool bound_intrinsics = false;
+  IntrinsicsLimits intrinsics_limits;
+  // Soft priors on the parameters of cameras that vary, at their values in the
+  // model; a weight of 0 leaves them free.
+  IntrinsicsPriorWeights intrinsics_prior_weights;
 
   bool refine_points3D = true;
   // Points with a shorter track are left out; 0: none.
@@ -83,7 +92,8 @@ struct ProblemSelection {
 // block and are not changed. The poses of images whose sensor is not the
 // reference do not change: SetPosesOfSensors. Blocks have the order of
 // ModelArrays: points, poses, sensors, cameras; residual blocks are in the
-// order of images, one camera model and kind of sensor after the other.
+// order of images, one camera model and kind of sensor after the other, then
+// the priors of cameras, one camera model after the other.
 //
 // Points with observations that are not in the problem are constant.
 //

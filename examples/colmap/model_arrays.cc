@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -33,6 +34,7 @@ ModelArrays::ModelArrays(const ProblemOptions& options,
   for (const ProblemPlan::Group& group : plan.groups()) {
     AddRows(plan, group);
   }
+  AddPriors(plan, options.intrinsics_prior_weights);
 }
 
 int32_t ModelArrays::Add(double* place,
@@ -98,6 +100,19 @@ void ModelArrays::AddCameras(const ProblemPlan& plan) {
                       size, camera.constants));
         camera_at_[k] = Add(
             model_->cameras[k].params, camera.is_constant, manifold, &blocks);
+        if (!camera.lower_bounds.empty()) {
+          constexpr double kNone = std::numeric_limits<double>::infinity();
+          const size_t before =
+              blocks.values.size() - camera.lower_bounds.size();
+          blocks.lower_bounds.resize(before, -kNone);
+          blocks.upper_bounds.resize(before, kNone);
+          blocks.lower_bounds.insert(blocks.lower_bounds.end(),
+                                     camera.lower_bounds.begin(),
+                                     camera.lower_bounds.end());
+          blocks.upper_bounds.insert(blocks.upper_bounds.end(),
+                                     camera.upper_bounds.begin(),
+                                     camera.upper_bounds.end());
+        }
       }
     }
     AddToProblem(/*is_eliminated=*/false, &blocks);
@@ -113,6 +128,14 @@ void ModelArrays::AddToProblem(bool is_eliminated, Blocks* blocks) {
   parameters.num_blocks = blocks->num_blocks();
   parameters.size = blocks->size;
   parameters.is_eliminated = is_eliminated;
+  if (!blocks->lower_bounds.empty()) {
+    // Blocks after the last with bounds have none.
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    blocks->lower_bounds.resize(blocks->values.size(), -kNone);
+    blocks->upper_bounds.resize(blocks->values.size(), kNone);
+    parameters.lower_bounds = blocks->lower_bounds.data();
+    parameters.upper_bounds = blocks->upper_bounds.data();
+  }
   // Blocks of which all vary in the same way are faster to read.
   if (std::count(blocks->is_constant.begin(), blocks->is_constant.end(), 1) >
       0) {
@@ -239,6 +262,45 @@ void ModelArrays::AddRows(const ProblemPlan& plan,
       {cameras_[camera_size].number, rows.blocks[slot + 1].data()});
   residuals.loss = loss_.get();
   problem_.AddResiduals(residuals);
+}
+
+void ModelArrays::AddPriors(const ProblemPlan& plan,
+                            const IntrinsicsPriorWeights& weights) {
+  int model_id = -1;  // of the residual blocks that are being added
+  ArrayProblem::Residuals residuals;
+  Rows* rows = nullptr;
+  const auto add = [&] {
+    if (rows != nullptr) {
+      residuals.constants = rows->constants.data();
+      residuals.num_blocks = static_cast<int64_t>(rows->blocks[0].size());
+      residuals.blocks[0].block = rows->blocks[0].data();
+      problem_.AddResiduals(residuals);
+    }
+  };
+  plan.ForEachPrior([&](auto camera_model, size_t k) {
+    using CameraModel = decltype(camera_model);
+    if (camera_model.kModelId != model_id) {
+      add();
+      model_id = camera_model.kModelId;
+      rows = rows_.emplace_back(std::make_unique<Rows>()).get();
+      rows->blocks.resize(1);
+      residuals = {};
+      residuals.blocks.push_back(
+          {cameras_[CameraModel::kNumParams].number, nullptr});
+      residuals.constants_bytes =
+          sizeof(typename PriorCosts<CameraModel>::Error);
+      residuals.constants_are_of_model = true;
+      residuals.make_cost_function = MakersOf(model_id).prior;
+    }
+    const auto error =
+        MakeIntrinsicsPrior<CameraModel>(model_->cameras[k].params, weights);
+    for (const double* values : {error.measured, error.weights}) {
+      rows->constants.insert(
+          rows->constants.end(), values, values + CameraModel::kNumParams);
+    }
+    rows->blocks[0].push_back(camera_at_[k]);
+  });
+  add();
 }
 
 void ModelArrays::Store() const {

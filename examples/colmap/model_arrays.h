@@ -59,6 +59,9 @@ class ModelArrays {
     std::vector<double> values;
     std::vector<uint8_t> is_constant;
     std::vector<ceres::Manifold*> manifolds;
+    // Bounds of all values; empty if none has one.
+    std::vector<double> lower_bounds;
+    std::vector<double> upper_bounds;
     int number = -1;  // in the problem
   };
   // Residual blocks of one type.
@@ -78,6 +81,8 @@ class ModelArrays {
   // Adds the blocks to the problem, unless there are none.
   void AddToProblem(bool is_eliminated, Blocks* blocks);
   void AddRows(const ProblemPlan& plan, const ProblemPlan::Group& group);
+  void AddPriors(const ProblemPlan& plan,
+                 const IntrinsicsPriorWeights& weights);
   // The constants of the rows and what makes cost functions of them.
   void SetConstants(const ProblemPlan& plan,
                     const ProblemPlan::Group& group,

@@ -273,6 +273,36 @@ void ProblemPlan::PlanCameras() {
     camera.is_constant =
         static_cast<int>(camera.constants.size()) == info.num_params ||
         !has_image[k] || IsSet(selection_.constant_cameras, k);
+    if (camera.is_used && !camera.is_constant) {
+      camera.has_prior = options_.intrinsics_prior_weights.HasAny();
+      SetBounds(k);
+    }
+  }
+}
+
+void ProblemPlan::SetBounds(size_t k) {
+  if (!options_.bound_intrinsics) {
+    return;
+  }
+  const colmap::Camera& of_model = model_->cameras[k];
+  Camera& camera = cameras_[k];
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  const auto size = static_cast<size_t>(of_model.model->num_params);
+  camera.lower_bounds.resize(size);
+  camera.upper_bounds.resize(size);
+  ForEachCameraModel([&](auto camera_model) {
+    if (camera_model.kModelId == of_model.model->id) {
+      SetIntrinsicsBounds<decltype(camera_model)>(
+          options_.intrinsics_limits,
+          static_cast<double>(of_model.width),
+          static_cast<double>(of_model.height),
+          camera.lower_bounds.data(),
+          camera.upper_bounds.data());
+    }
+  });
+  for (const int i : camera.constants) {
+    camera.lower_bounds[i] = -kNone;
+    camera.upper_bounds[i] = kNone;
   }
 }
 

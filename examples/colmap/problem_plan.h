@@ -15,6 +15,7 @@
 
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
+#include "ceres_ext/camera_models.h"
 #include "examples/colmap/colmap_problem.h"
 #include "problem_io/colmap_model.h"
 
@@ -48,6 +49,10 @@ class ProblemPlan {
     bool is_used = false;
     bool is_constant = false;
     std::vector<int> constants;  // numbers of constant parameters
+    // Bounds of the parameters; empty if it has none.
+    std::vector<double> lower_bounds;
+    std::vector<double> upper_bounds;
+    bool has_prior = false;
   };
   struct Point {
     int32_t num_observations = 0;  // in the problem
@@ -84,6 +89,20 @@ class ProblemPlan {
     return first_sensor_[model_->frames[image.frame].rig] + image.sensor;
   }
 
+  // fn(camera model, number of the camera) for each that has a prior, one model
+  // after the other.
+  template <typename Function>
+  void ForEachPrior(Function&& fn) const {
+    ForEachCameraModel([&](auto camera_model) {
+      for (size_t k = 0; k < cameras_.size(); ++k) {
+        if (cameras_[k].has_prior &&
+            model_->cameras[k].model->id == camera_model.kModelId) {
+          fn(camera_model, k);
+        }
+      }
+    });
+  }
+
   // fn(pixel, point) for each observation of an image that is in the problem.
   template <typename Function>
   void ForEachObservation(const Image& image, Function&& fn) const {
@@ -116,6 +135,7 @@ class ProblemPlan {
   void PlanPoses();
   void PlanPoints();
   void PlanCameras();
+  void SetBounds(size_t k);
   // False if there are no two cameras for it.
   bool FixTwoCameras();
   void FixThreePoints();

@@ -12,12 +12,14 @@ ReprojectionCostMakers MakersOf(int camera_model_id) {
     if (camera_model.kModelId == camera_model_id) {
       using Costs = ReprojectionCosts<decltype(camera_model)>;
       using RigCosts = RigReprojectionCosts<decltype(camera_model)>;
+      using Priors = PriorCosts<decltype(camera_model)>;
       makers = {
           &MakeCostFunction<typename Costs::Error, typename Costs::OneBlock>,
           &MakeCostFunction<typename Costs::Error, typename Costs::Split>,
           &MakeCostFunction<typename RigCosts::Error, typename RigCosts::Cost>,
           &MakeCostFunction<typename RigCosts::ConstantError,
-                            typename RigCosts::ConstantCost>};
+                            typename RigCosts::ConstantCost>,
+          &MakeCostFunction<typename Priors::Error, typename Priors::Cost>};
     }
   });
   return makers;

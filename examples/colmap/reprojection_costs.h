@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "ceres/cost_function.h"
+#include "ceres_ext/camera_intrinsics.h"
 #include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/photogrammetry.h"
 
@@ -36,6 +37,13 @@ struct RigReprojectionCosts {
       CostFunctionFor<DeviceAutoDiffCostFunction, ConstantError>;
 };
 
+// Priors on the parameters of a camera.
+template <typename CameraModel>
+struct PriorCosts {
+  using Error = IntrinsicsPrior<CameraModel::kNumParams>;
+  using Cost = CostFunctionFor<DeviceAutoDiffCostFunction, Error>;
+};
+
 // Makes a cost function with a copy of a functor.
 using CostMaker = ceres::CostFunction* (*)(const void* functor);
 
@@ -56,6 +64,7 @@ struct ReprojectionCostMakers {
   CostMaker split;         // ReprojectionCosts::Split, of an Error
   CostMaker rig;           // RigReprojectionCosts::Cost, of an Error
   CostMaker constant_rig;  // ConstantCost, of a ConstantError
+  CostMaker prior;         // PriorCosts::Cost, of an Error
 };
 // The model of that number, which must be one of camera_models.h.
 ReprojectionCostMakers MakersOf(int camera_model_id);

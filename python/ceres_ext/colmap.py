@@ -33,6 +33,7 @@ from ._ceres_ext import (
     _colmap_camera_models,
     _ColmapProblemOptions,
     _img_from_cam,
+    _intrinsics_bounds,
     _read_colmap,
     _write_colmap,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "RunawayObservation",
     "bundle_adjustment",
     "img_from_cam",
+    "intrinsics_bounds",
     "read",
     "write",
 ]
@@ -57,6 +59,19 @@ _Flags = numpy.typing.NDArray[numpy.bool_]
 
 _LOSSES = ["TRIVIAL", "SOFT_L1", "CAUCHY", "HUBER"]
 _GAUGES = ["UNSPECIFIED", "TWO_CAMS_FROM_WORLD", "THREE_POINTS"]
+# A pycolmap.BundleAdjustmentOptions may not have them.
+_PRIOR_WEIGHTS = [
+    "focal_length_prior_weight",
+    "principal_point_prior_weight",
+    "extra_params_prior_weight",
+]
+_INTRINSICS_FIELDS = [
+    "bound_intrinsics",
+    "min_focal_length_ratio",
+    "max_focal_length_ratio",
+    "max_extra_param",
+    *_PRIOR_WEIGHTS,
+]
 
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -147,6 +162,37 @@ def img_from_cam(
     return _img_from_cam(camera_model, params, points)
 
 
+def intrinsics_bounds(
+    camera_model: str,
+    width: float,
+    height: float,
+    *,
+    min_focal_length_ratio: float = 0.1,
+    max_focal_length_ratio: float = 10.0,
+    max_extra_param: float = 1.0,
+) -> tuple[
+    numpy.typing.NDArray[numpy.float64], numpy.typing.NDArray[numpy.float64]
+]:
+    """Lower and upper bounds of a camera's parameters, for add_parameters.
+
+    camera_model: one of CAMERA_MODELS. width, height: of the image, in pixels.
+    min_focal_length_ratio, max_focal_length_ratio: limits of focal lengths, in
+    units of the longer side. max_extra_param: limit of the absolute values of the
+    coefficients. Principal points are within the image.
+
+    ValueError: another name, or limits that do not fit.
+
+        lower, upper = intrinsics_bounds("OPENCV", 1024, 768)
+        cameras = problem.add_parameters(values, lower=lower, upper=upper)
+    """
+    limits = _ColmapProblemOptions()
+    limits.min_focal_length_ratio = min_focal_length_ratio
+    limits.max_focal_length_ratio = max_focal_length_ratio
+    limits.max_extra_param = max_extra_param
+    _check_intrinsics(limits)
+    return _intrinsics_bounds(camera_model, width, height, limits)
+
+
 class RunawayFocalLength(typing.NamedTuple):
     """A focal length that the observations do not determine: the solve moved it
     to more than 10 times or less than a tenth of its start."""
@@ -231,6 +277,13 @@ def bundle_adjustment(
     refine_focal_length: bool | None = None,
     refine_principal_point: bool | None = None,
     refine_extra_params: bool | None = None,
+    bound_intrinsics: bool | None = None,
+    min_focal_length_ratio: float | None = None,
+    max_focal_length_ratio: float | None = None,
+    max_extra_param: float | None = None,
+    focal_length_prior_weight: float | None = None,
+    principal_point_prior_weight: float | None = None,
+    extra_params_prior_weight: float | None = None,
     refine_rig_from_world: bool | None = None,
     refine_sensor_from_rig: bool | None = None,
     constant_rig_from_world_rotation: bool | None = None,
@@ -257,6 +310,11 @@ def bundle_adjustment(
     in the problem and the gauge is TWO_CAMS_FROM_WORLD, after observations of
     points behind their camera were deleted from a Reconstruction, as
     pycolmap.bundle_adjustment does.
+    bound_intrinsics: keeps refined focal lengths and coefficients within the next
+    three (intrinsics_bounds) and principal points within the image; False by
+    default.
+    ..._prior_weight: weights of soft priors on refined parameters at their
+    values, 1 / sigma; 0, the default: none.
     loss_function_type: TRIVIAL, SOFT_L1, CAUCHY, HUBER.
     loss_function_scale: in pixels.
     fixed_gauge: UNSPECIFIED, TWO_CAMS_FROM_WORLD, THREE_POINTS.
@@ -292,6 +350,13 @@ def bundle_adjustment(
         "refine_focal_length": refine_focal_length,
         "refine_principal_point": refine_principal_point,
         "refine_extra_params": refine_extra_params,
+        "bound_intrinsics": bound_intrinsics,
+        "min_focal_length_ratio": min_focal_length_ratio,
+        "max_focal_length_ratio": max_focal_length_ratio,
+        "max_extra_param": max_extra_param,
+        "focal_length_prior_weight": focal_length_prior_weight,
+        "principal_point_prior_weight": principal_point_prior_weight,
+        "extra_params_prior_weight": extra_params_prior_weight,
         "refine_rig_from_world": refine_rig_from_world,
         "refine_sensor_from_rig": refine_sensor_from_rig,
         "constant_rig_from_world_rotation": constant_rig_from_world_rotation,
@@ -306,7 +371,8 @@ def bundle_adjustment(
     if options is not None:
         for name in given:
             source = options.ceres if name == "loss_function_scale" else options
-            setattr(problem, name, getattr(source, name))
+            if hasattr(source, name) or name not in _INTRINSICS_FIELDS:
+                setattr(problem, name, getattr(source, name))
         loss = loss or options.ceres.loss_function_type.name
         prints = options.print_summary if prints is None else prints
         _take_solver_options(options, solver)
@@ -318,6 +384,7 @@ def bundle_adjustment(
             "loss_function_scale: expected a number above 0, found "
             f"{problem.loss_function_scale}"
         )
+    _check_intrinsics(problem)
     problem._set_loss(_choice("loss_function_type", loss or "TRIVIAL", _LOSSES))
     if fixed_gauge is None:
         fixed_gauge = (
@@ -359,6 +426,25 @@ def bundle_adjustment(
     if prints or prints is None:
         print(result.brief_report())
     return result
+
+
+def _check_intrinsics(problem: _ColmapProblemOptions) -> None:
+    for name in [*_PRIOR_WEIGHTS, "min_focal_length_ratio"]:
+        if not 0.0 <= getattr(problem, name) < float("inf"):
+            raise ValueError(
+                f"{name}: expected a number of at least 0, found "
+                f"{getattr(problem, name)}"
+            )
+    if not problem.max_focal_length_ratio > problem.min_focal_length_ratio:
+        raise ValueError(
+            "max_focal_length_ratio: expected a number above "
+            f"min_focal_length_ratio, found {problem.max_focal_length_ratio}"
+        )
+    if not problem.max_extra_param > 0.0:
+        raise ValueError(
+            "max_extra_param: expected a number above 0, found "
+            f"{problem.max_extra_param}"
+        )
 
 
 def _choice(name: str, value: str, choices: list[str]) -> int:

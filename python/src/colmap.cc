@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ceres/iteration_callback.h"
+#include "ceres_ext/camera_intrinsics.h"
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/solve.h"
 #include "examples/colmap/colmap_origin.h"
@@ -500,6 +501,27 @@ nb::object ImgFromCam(const std::string& name,
   return MakeArray(std::move(pixels), 2);
 }
 
+nb::tuple IntrinsicsBounds(const std::string& name,
+                           double width,
+                           double height,
+                           const colmap::ProblemOptions& options) {
+  const colmap::CameraModelInfo* const info = colmap::FindCameraModel(name);
+  if (info == nullptr) {
+    throw ValueError("camera_model: expected one of " +
+                     colmap::CameraModelNames() + ", found " + name);
+  }
+  std::vector<double> lower(info->num_params);
+  std::vector<double> upper(info->num_params);
+  ForEachCameraModel([&](auto camera_model) {
+    if (camera_model.kModelId == info->id) {
+      SetIntrinsicsBounds<decltype(camera_model)>(
+          options.intrinsics_limits, width, height, lower.data(), upper.data());
+    }
+  });
+  return nb::make_tuple(MakeArray(std::move(lower), 0),
+                        MakeArray(std::move(upper), 0));
+}
+
 }  // namespace
 
 void AddColmap(nb::module_* module) {
@@ -547,6 +569,55 @@ void AddColmap(nb::module_* module) {
       .def_rw("refine_points3D", &Options::refine_points3D)
       .def_rw("min_track_length", &Options::min_track_length)
       .def_rw("loss_function_scale", &Options::loss_scale)
+      .def_rw("bound_intrinsics", &Options::bound_intrinsics)
+      .def_prop_rw(
+          "min_focal_length_ratio",
+          [](const Options& self) {
+            return self.intrinsics_limits.min_focal_length_ratio;
+          },
+          [](Options& self, double value) {
+            self.intrinsics_limits.min_focal_length_ratio = value;
+          })
+      .def_prop_rw(
+          "max_focal_length_ratio",
+          [](const Options& self) {
+            return self.intrinsics_limits.max_focal_length_ratio;
+          },
+          [](Options& self, double value) {
+            self.intrinsics_limits.max_focal_length_ratio = value;
+          })
+      .def_prop_rw(
+          "max_extra_param",
+          [](const Options& self) {
+            return self.intrinsics_limits.max_extra_param;
+          },
+          [](Options& self, double value) {
+            self.intrinsics_limits.max_extra_param = value;
+          })
+      .def_prop_rw(
+          "focal_length_prior_weight",
+          [](const Options& self) {
+            return self.intrinsics_prior_weights.focal_length;
+          },
+          [](Options& self, double value) {
+            self.intrinsics_prior_weights.focal_length = value;
+          })
+      .def_prop_rw(
+          "principal_point_prior_weight",
+          [](const Options& self) {
+            return self.intrinsics_prior_weights.principal_point;
+          },
+          [](Options& self, double value) {
+            self.intrinsics_prior_weights.principal_point = value;
+          })
+      .def_prop_rw(
+          "extra_params_prior_weight",
+          [](const Options& self) {
+            return self.intrinsics_prior_weights.extra_params;
+          },
+          [](Options& self, double value) {
+            self.intrinsics_prior_weights.extra_params = value;
+          })
       .def("_set_loss",
            [](Options& self, int loss) {
              self.loss = static_cast<colmap::LossType>(loss);
@@ -581,6 +652,17 @@ void AddColmap(nb::module_* module) {
       "points"_a.none(),
       nb::sig("def _img_from_cam(camera_model: str, params: object, "
               "points: object) -> numpy.typing.NDArray[numpy.float64]"));
+  module->def(
+      "_intrinsics_bounds",
+      &IntrinsicsBounds,
+      "camera_model"_a,
+      "width"_a,
+      "height"_a,
+      "limits"_a,
+      nb::sig("def _intrinsics_bounds(camera_model: str, width: float, height: "
+              "float, limits: _ColmapProblemOptions) -> "
+              "tuple[numpy.typing.NDArray[numpy.float64], "
+              "numpy.typing.NDArray[numpy.float64]]"));
   module->def("_colmap_camera_models", [] {
     std::vector<std::string> names;
     ForEachCameraModel(

@@ -314,9 +314,34 @@ void Problem::CheckUnlocked() const {
   }
 }
 
+namespace {
+
+// Bounds of all blocks (`size` values) or of each: *of_all or *of_each.
+void ReadBounds(const char* name,
+                nb::handle bounds,
+                const ArrayProblem::Parameters& parameters,
+                const double** of_all,
+                const double** of_each) {
+  if (bounds.is_none()) {
+    return;
+  }
+  const bool are_of_all = nb::hasattr(bounds, "ndim") &&
+                          nb::cast<int64_t>(bounds.attr("ndim")) == 1;
+  std::vector<int64_t> shape = {parameters.num_blocks, parameters.size};
+  if (are_of_all) {
+    shape.erase(shape.begin());
+  }
+  *(are_of_all ? of_all : of_each) = static_cast<const double*>(
+      ReadArray(name, bounds, "float64", ARRAY_READ, &shape));
+}
+
+}  // namespace
+
 int Problem::AddParameters(nb::object values,
                            nb::object constant,
                            nb::object manifold,
+                           nb::object lower,
+                           nb::object upper,
                            bool own) {
   CheckUnlocked();
   std::vector<int64_t> shape = {kAnyLength, kAnyLength};
@@ -335,8 +360,18 @@ int Problem::AddParameters(nb::object values,
     parameters.is_constant = static_cast<const uint8_t*>(
         ReadArray("constant", constant, "bool", ARRAY_READ, &shape));
   }
+  ReadBounds("lower",
+             lower,
+             parameters,
+             &parameters.lower_bound,
+             &parameters.lower_bounds);
+  ReadBounds("upper",
+             upper,
+             parameters,
+             &parameters.upper_bound,
+             &parameters.upper_bounds);
   const char* const kManifold = "a manifold, a list of them, or None";
-  std::vector<nb::object> kept = {values, constant, manifold};
+  std::vector<nb::object> kept = {values, constant, manifold, lower, upper};
   std::unique_ptr<ceres::Manifold*[]> manifolds;
   if (nb::isinstance<nb::list>(manifold) ||
       nb::isinstance<nb::tuple>(manifold)) {
@@ -815,6 +850,8 @@ b_from_a. Lengths are in the unit of the points, angles in radians.
                                   j_from_world; or rotation and translation of
                                   i, then of j
   PointPrior                      position of the point (3): point
+  IntrinsicsPrior                 the k parameters of the camera, then the weight
+                                  of each, 1 / sigma or 0 (2 k): camera
 
 BAL: a camera has a rotation vector (or a quaternion w, x, y, z), translation,
 focal length in pixels, k1, k2, and looks along its negative z axis: p = -P / P.z
@@ -830,7 +867,7 @@ observations: (n, columns), float64.
 blocks: for each parameter block (parameters, index): the number that
 add_parameters returned, and for each residual block the number of its block
 there, (n,), int32, or None: block i for residual block i.
-camera_model: of reprojection errors, the name that COLMAP gives it; a camera has
+camera_model: of reprojection errors and IntrinsicsPrior, the name that COLMAP gives it; a camera has
 COLMAP's parameters. EQUIRECTANGULAR is not available.
 rotation: EIGEN_QUATERNION (x, y, z, w; the default), QUATERNION (w, x, y, z) or
 ANGLE_AXIS, of poses. Rigs and reprojection errors of poses in two blocks have
@@ -902,12 +939,16 @@ void AddProblem(nb::module_* module) {
           nb::kw_only(),
           "constant"_a = nb::none(),
           "manifold"_a = nb::none(),
+          "lower"_a = nb::none(),
+          "upper"_a = nb::none(),
           "own"_a = false,
           nb::sig("def add_parameters(self, values: "
                   "numpy.typing.NDArray[numpy.float64], *, constant: "
                   "numpy.typing.NDArray[numpy.bool_] | None = None, manifold: "
                   "Manifold | collections.abc.Sequence[Manifold | None] | None "
-                  "= None, own: bool = False) -> int"),
+                  "= None, lower: numpy.typing.NDArray[numpy.float64] | None = "
+                  "None, upper: numpy.typing.NDArray[numpy.float64] | None = "
+                  "None, own: bool = False) -> int"),
           "Adds n parameter blocks of `size` values; returns the number of the "
           "array, 0 for the first.\n\n"
           "values: (n, size), float64, C-contiguous, writable; a solve refines "
@@ -915,6 +956,9 @@ void AddProblem(nb::module_* module) {
           "constant: (n,), bool; where it is true the block is constant.\n"
           "manifold: that of all blocks, or a list or tuple of n, None for "
           "those without.\n"
+          "lower, upper: bounds of the values, (size,) for all blocks or "
+          "(n, size), float64; an infinity is none. Values that start beyond "
+          "them are moved onto them first.\n"
           "own: with a communicator, each rank has blocks of its own, of which "
           "no residual block names two. One array has to be so, the points.\n\n"
           "TypeError: an array has another type. ValueError: it has another "

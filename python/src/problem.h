@@ -27,6 +27,8 @@ class Problem {
   int AddParameters(nanobind::object values,
                     nanobind::object constant,
                     nanobind::object manifold,
+                    nanobind::object lower,
+                    nanobind::object upper,
                     bool own);
   void AddResiduals(nanobind::object cost_function,
                     nanobind::object observations,

@@ -185,6 +185,16 @@ void AddReprojectionErrors(std::vector<NamedResidual>* all) {
       makers.constant_rig));
   all->back().num_columns = 2 + EigenQuaternion::kSize + 3;
   all->back().convert = &ConvertConstantRig<Camera, EigenQuaternion>;
+  using Prior = IntrinsicsPrior<Camera::kNumParams>;
+  all->push_back({"IntrinsicsPrior",
+                  camera,
+                  nullptr,
+                  Camera::kNumParams,
+                  2 * Camera::kNumParams,
+                  {"camera"},
+                  {Camera::kNumParams},
+                  sizeof(Prior),
+                  makers.prior});
 }
 
 // On the host only: nvcc needs seconds for each device form.

@@ -77,6 +77,21 @@ INDEX = numpy.zeros(5, numpy.int32)
             "constant: expected a numpy array of bool, found bool",
         ),
         (
+            {"lower": numpy.zeros(2)},
+            ValueError,
+            r"lower: expected an array of shape \(9,\), found \(2,\)",
+        ),
+        (
+            {"upper": numpy.zeros((3, 9))},
+            ValueError,
+            r"upper: expected an array of shape \(4, 9\), found \(3, 9\)",
+        ),
+        (
+            {"upper": [0.0, 1.0, 2.0]},
+            TypeError,
+            "upper: expected a numpy array of float64, found list",
+        ),
+        (
             {"manifold": "Sphere"},
             TypeError,
             "manifold: expected a manifold, a list of them, or None, found str",

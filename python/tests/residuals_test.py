@@ -249,6 +249,7 @@ def test_priors_of_points():
         ("PosePrior", 7, [7], {}),
         ("RelativePosePrior", 6, [6, 6], {"rotation": "ANGLE_AXIS"}),
         ("PointPrior", 3, [3], {}),
+        ("IntrinsicsPrior", 16, [8], {"camera_model": "OPENCV"}),
     ],
 )
 @pytest.mark.parametrize("loss", [None, ceres_ext.CauchyLoss(3.0)])
@@ -266,6 +267,10 @@ def test_gradients(name, columns, sizes, arguments, loss):
     observations = generator.uniform(0, 1000, (N, 2)) if columns in (2, 9) else None
     if columns == 9:
         observations = numpy.hstack([observations, values(7, 13)])
+    elif columns == 16:  # parameters and their weights
+        observations = numpy.hstack(
+            [values(8, 13) + 1, generator.uniform(0.01, 1, (N, 8))]
+        )
     elif observations is None:
         observations = values(columns, 14)
     weights = generator.uniform(0.5, 2, N)
@@ -516,3 +521,15 @@ def test_refused_priors(observations, covariances, error, words):
         problem.add_residuals(
             "PosePrior", observations, [(poses, None)], covariances=covariances
         )
+
+
+def test_intrinsics_bounds():
+    lower, upper = ceres_ext.colmap.intrinsics_bounds(
+        "SIMPLE_RADIAL", 200, 100, max_extra_param=0.5
+    )
+    assert lower.tolist() == [20.0, 0.0, 0.0, -0.5]
+    assert upper.tolist() == [2000.0, 200.0, 100.0, 0.5]
+    with pytest.raises(ValueError, match="^camera_model: expected one of"):
+        ceres_ext.colmap.intrinsics_bounds("SIMPLE", 200, 100)
+    with pytest.raises(ValueError, match="^max_focal_length_ratio: expected a number"):
+        ceres_ext.colmap.intrinsics_bounds("PINHOLE", 2, 1, max_focal_length_ratio=0.1)

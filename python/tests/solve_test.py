@@ -409,3 +409,31 @@ def test_bal_files(bal, tmp_path):
         for written, read in zip(bal, again, strict=True):
             assert numpy.array_equal(written, read)
             assert (written.dtype, written.shape) == (read.dtype, read.shape)
+
+
+@pytest.mark.parametrize("of_each", [False, True])
+def test_bounds(bal, of_each):
+    """Focal lengths end within their bounds, some of them on one."""
+    lower = numpy.full(9, -numpy.inf)
+    upper = numpy.full(9, numpy.inf)
+    lower[6] = numpy.median(bal.cameras[:, 6])
+    upper[6] = lower[6] + 1e-3 * abs(lower[6])
+    if of_each:
+        lower = numpy.tile(lower, (len(bal.cameras), 1))
+        upper = numpy.tile(upper, (len(bal.cameras), 1))
+    problem = make_problem(bal, lower=lower, upper=upper)
+    summary = ceres_ext.solve(problem, **OPTIONS)
+    assert summary.path == "FULL"
+    focal = bal.cameras[:, 6]
+    low, high = numpy.min(lower[..., 6]), numpy.max(upper[..., 6])
+    assert numpy.all((focal >= low) & (focal <= high))
+    assert numpy.any((focal == low) | (focal == high))
+
+
+def test_an_empty_interval_is_refused(bal):
+    before = bal.cameras.copy()
+    problem = make_problem(bal, lower=numpy.zeros(9), upper=numpy.zeros(9))
+    summary = ceres_ext.solve(problem, **OPTIONS)
+    assert summary.termination_type == "FAILURE"
+    assert "has the bounds 0 and 0, expected the first to be smaller" in summary.message
+    assert numpy.array_equal(bal.cameras, before)

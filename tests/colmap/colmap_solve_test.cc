@@ -613,6 +613,13 @@ TEST(ModelArrays, HaveTheBitsOfTheProblem) {
   options = ProblemOptions();
   options.refine_points3D = false;
   ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+  options = ProblemOptions();
+  options.bound_intrinsics = true;
+  options.intrinsics_limits.max_extra_param = 0.02;
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+  options.refine_principal_point = true;
+  options.intrinsics_prior_weights = {0.1, 0.2, 10.0};
+  ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
   // A part of the images, points that others see, and constants.
   options = ProblemOptions();
   selection.images.assign(8, true);
@@ -645,6 +652,51 @@ TEST(ModelArrays, OfRigsHaveTheBitsOfTheProblem) {
   selection.images.assign(16, false);
   std::fill(selection.images.begin() + 8, selection.images.end(), true);
   ExpectArraysHaveTheBitsOfTheProblem(model, options, selection);
+}
+
+// Parameters that vary have COLMAP's limits, and priors hold them.
+TEST(ColmapProblem, BoundsAndPriorsOfCameras) {
+  const Model start = MakeModel(Scene(), "OPENCV", 3, VALUES_AT_START);
+  ProblemOptions options;
+  options.bound_intrinsics = true;
+  options.intrinsics_limits.max_extra_param = 1e-3;
+  ceres::Solver::Options solver_options;
+  solver_options.logging_type = ceres::SILENT;
+  for (const double weight : {0.0, 1e8}) {
+    options.intrinsics_prior_weights = {weight, weight, weight};
+    Model model = start;
+    ceres::Problem problem;
+    BuildProblem(options, &model, &problem);
+    double* const params = model.cameras[0].params;
+    const double side = static_cast<double>(
+        std::max(model.cameras[0].width, model.cameras[0].height));
+    constexpr double kMost = std::numeric_limits<double>::max();
+    for (int i = 0; i < 8; ++i) {
+      // The principal point is constant.
+      const double expected = i < 2 ? 10.0 * side : i < 4 ? kMost : 1e-3;
+      EXPECT_EQ(std::min(problem.GetParameterUpperBound(params, i), kMost),
+                expected);
+    }
+    Summary summary;
+    Options ext_options;
+    ext_options.device = DEVICE_HOST;
+    Solve(solver_options, ext_options, &problem, &summary);
+    ASSERT_TRUE(summary.IsSolutionUsable()) << summary.message;
+    EXPECT_TRUE(summary.is_constrained);
+    for (size_t c = 0; c < model.cameras.size(); ++c) {
+      for (int i = 0; i < 8; ++i) {
+        const double x = model.cameras[c].params[i];
+        const double before = start.cameras[c].params[i];
+        if (i >= 4) {
+          EXPECT_LE(std::abs(x), 1e-3);
+        }
+        // The prior is at values within the bounds or beyond them.
+        if (weight > 0.0 && (i < 4 || std::abs(before) <= 1e-3)) {
+          EXPECT_NEAR(x, before, 1e-3 * std::abs(before) + 1e-9);
+        }
+      }
+    }
+  }
 }
 
 // Without observations there is nothing to solve.

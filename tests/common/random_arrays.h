@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -74,13 +75,30 @@ class RandomArrays {
 
   ArrayProblem* problem() { return &problem_; }
 
+  // Gives some arrays bounds: intervals around, beside and beyond the start,
+  // from narrow to wide, some of them of one side; one for all blocks, or one a
+  // block. Values that can't be moved start within theirs.
+  void AddBounds() {
+    ArrayProblem bounded;
+    for (const Parameters& p : problem_.parameters()) {
+      bounded.AddParameters(random_.Chance(0.4)   ? p
+                            : random_.Chance(0.3) ? WithOneInterval(p)
+                                                  : WithIntervals(p));
+    }
+    for (const Residuals& residuals : problem_.residuals()) {
+      bounded.AddResiduals(residuals);
+    }
+    problem_ = bounded;
+  }
+
   std::string Describe() const {
     std::string text;
     for (const Parameters& p : problem_.parameters()) {
       text += "parameters " + std::to_string(p.num_blocks) + " x " +
               std::to_string(p.size) + (p.is_constant != nullptr ? " c" : "") +
               (p.manifold != nullptr ? " m" : "") +
-              (p.manifolds != nullptr ? " ms" : "") + "\n";
+              (p.manifolds != nullptr ? " ms" : "") +
+              (p.MayHaveBounds() ? " b" : "") + "\n";
     }
     for (const Residuals& r : problem_.residuals()) {
       text += "residuals " + std::to_string(r.num_blocks) + " of";
@@ -149,6 +167,70 @@ class RandomArrays {
     }
     return problem_.AddParameters(p);
   }
+  // True if value j of block i moves by itself.
+  static bool Moves(const Parameters& p, int64_t i, int j) {
+    const ceres::Manifold* const manifold = p.ManifoldOf(i);
+    if (p.is_constant != nullptr && p.is_constant[i] != 0) {
+      return false;
+    }
+    if (manifold == nullptr) {
+      return true;
+    }
+    std::vector<double> moved(p.size);
+    const std::vector<double> delta(manifold->TangentSize(), 0.1);
+    const double* const x = p.values + i * p.size;
+    return manifold->Plus(x, delta.data(), moved.data()) && moved[j] != x[j];
+  }
+  Parameters WithIntervals(Parameters p) {
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    const double share = random_.OneOf({0.02, 0.1, 0.5, 1.0});
+    const auto n = static_cast<size_t>(p.num_blocks * p.size);
+    std::vector<double> lower(n, -kNone);
+    std::vector<double> upper(n, kNone);
+    for (size_t k = 0; k < n; ++k) {
+      if (!random_.Chance(share)) {
+        continue;
+      }
+      const double x = p.values[k];
+      const double width =
+          (std::abs(x) + 0.01) * random_.OneOf({1e-6, 1e-3, 0.1, 1.0});
+      const auto block = static_cast<int64_t>(k) / p.size;
+      const double center =
+          Moves(p, block, static_cast<int>(k) % p.size)
+              ? x + width * random_.OneOf({0.0, 0.5, -0.5, 2.0})
+              : x;
+      const int sides = random_.Below(5);
+      lower[k] = sides == 0 ? -kNone : center - width;
+      upper[k] = sides == 1 ? kNone : center + width;
+    }
+    p.lower_bounds = Keep(lower, &values_of_rows_);
+    p.upper_bounds =
+        random_.Chance(0.9) ? Keep(upper, &values_of_rows_) : nullptr;
+    return p;
+  }
+  // The interval of value j has those of all blocks, or, if all move, half of
+  // that.
+  Parameters WithOneInterval(Parameters p) {
+    const auto size = static_cast<size_t>(p.size);
+    std::vector<double> lower(size, std::numeric_limits<double>::infinity());
+    std::vector<double> upper(size, -std::numeric_limits<double>::infinity());
+    for (int j = 0; j < p.size; ++j) {
+      bool all_move = true;
+      for (int64_t i = 0; i < p.num_blocks; ++i) {
+        const double x = p.values[i * p.size + j];
+        lower[j] = std::min(lower[j], x - 1e-3);
+        upper[j] = std::max(upper[j], x + 1e-3);
+        all_move = all_move && Moves(p, i, j);
+      }
+      const double inside = all_move ? 0.25 * (upper[j] - lower[j]) : 0.0;
+      lower[j] += inside;
+      upper[j] -= inside;
+    }
+    p.lower_bound = Keep(lower, &values_of_rows_);
+    p.upper_bound = Keep(upper, &values_of_rows_);
+    return p;
+  }
+
   ceres::Manifold* Manifold(int size) {
     std::unique_ptr<ceres::Manifold> manifold;
     switch (random_.Below(4)) {

@@ -20,6 +20,7 @@
 #include "ceres/manifold.h"
 #include "ceres/rotation.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/base/sentence.h"
 #include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
@@ -917,6 +918,7 @@ TEST(ArrayProblem, RefusesEliminatedBlocksThatShareAResidualBlock) {
 
 TEST(ArrayProblem, RefusesWhatDoesNotFit) {
   Arrays arrays(9);
+  arrays.bal.points[3 * 11 + 2] = 4.5;
   const Arrays start = arrays;
   using Parameters = ArrayProblem::Parameters;
   using Residuals = ArrayProblem::Residuals;
@@ -975,6 +977,52 @@ TEST(ArrayProblem, RefusesWhatDoesNotFit) {
   expect("parameters 1: its manifold has AmbientSize 4, expected the size 3",
          [&](Parameters*, Parameters* p, Residuals*) {
            p->manifold = &quaternion;
+         });
+  std::vector<double> lower(3 * 150, -infinity);
+  std::vector<double> upper(3 * 150, infinity);
+  std::vector<uint8_t> is_constant(150, 0);
+  ceres::SubsetManifold plane(3, {2});
+  const auto with_bounds = [&](double from, double to) {
+    lower[3 * 11 + 2] = from;
+    upper[3 * 11 + 2] = to;
+    return [&](Parameters*, Parameters* p, Residuals*) {
+      p->lower_bounds = lower.data();
+      p->upper_bounds = upper.data();
+      p->is_constant = is_constant.data();
+    };
+  };
+  const std::string bounded =
+      "parameters 1: value 2 of block 11, 4.5, has the bounds ";
+  expect(bounded + "nan and inf, expected numbers",
+         with_bounds(std::nan(""), infinity));
+  expect(bounded + "-inf and nan, expected numbers",
+         with_bounds(-infinity, std::nan("")));
+  expect(bounded + "4.5 and 4.5, expected the first to be smaller",
+         with_bounds(4.5, 4.5));
+  expect(bounded + "5 and 4, expected the first to be smaller",
+         with_bounds(5.0, 4.0));
+  is_constant[11] = 1;
+  expect(bounded +
+             "5 and 6, expected a value within them, because the block is "
+             "constant",
+         with_bounds(5.0, 6.0));
+  is_constant[11] = 0;
+  const double of_all[] = {0.0, 0.0, 0.0};
+  expect("parameters 1: values and parameters 1: lower_bound overlap in memory",
+         [&](Parameters*, Parameters* p, Residuals*) {
+           p->lower_bound = p->values;
+         });
+  expect("parameters 1: value 0 of block 0, " + Sentence(arrays.bal.points[0]) +
+             ", has the bounds 0 and 0, expected the first to be smaller",
+         [&](Parameters*, Parameters* p, Residuals*) {
+           p->lower_bound = p->upper_bound = of_all;
+         });
+  expect(bounded +
+             "-inf and 4, expected a value within them, because its manifold "
+             "keeps it constant",
+         [&](Parameters* c, Parameters* p, Residuals* r) {
+           with_bounds(-infinity, 4.0)(c, p, r);
+           p->manifold = &plane;
          });
   expect(
       "parameters 1, block 9: its manifold has AmbientSize 4, expected the "

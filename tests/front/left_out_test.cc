@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
             },
             PATH_FULL,
             nullptr,
-            "ounds"},
+            nullptr},
         Row{"Dogleg",
             [](BalTestProblem*, ceres::Problem*, auto* options) {
               options->trust_region_strategy_type = ceres::DOGLEG;

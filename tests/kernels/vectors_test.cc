@@ -655,6 +655,17 @@ TEST_F(VectorsTest, ElementsByHand) {
   EXPECT_THAT(Download(x),
               ElementsAre(0.5, 0.5, 5, 10, 10, 0.5, testing::IsNan()));
 
+  // Values 1 to 7, with other bounds each; -0.0 is not below 0.0.
+  const auto bounded = Upload(Ids{7, 1, 2, 3, 4, 5, 6});
+  const auto lower = Upload(Doubles{0, 0, 2, -kInfinity, 1, 3, 3});
+  const auto upper = Upload(Doubles{9, 1, 3, 4, kInfinity, 7, 7});
+  x = Upload(Doubles{-5, -1, 5, -1e308, 1e308, 3, kNaN, -0.0, -7});
+  RunOk(ClampToBoundsParams{
+      7, bounded.data(), lower.data(), upper.data(), x.data()});
+  EXPECT_THAT(Download(x),
+              ElementsAre(-5, 0, 3, -1e308, 1e308, 3, testing::IsNan(), 0, -7));
+  EXPECT_TRUE(std::signbit(Download(x)[7]));
+
   x = Upload(Doubles{2, 8, 0, kInfinity});
   auto y = Upload(Doubles(4, kNaN));
   RunOk(LevenbergMarquardtDiagonalParams{4, 2, x.data(), y.data()});
@@ -672,9 +683,11 @@ TEST_F(VectorsTest, ElementsByHand) {
   EXPECT_THAT(Download(z), ElementsAre(3, -8, 0, -kInfinity));
   RunOk(ScaleParams<double>{4, y.data(), z.data()});
   EXPECT_THAT(Download(z), ElementsAre(9, -32, 0, kInfinity));
+  RunOk(MultiplyByParams{4, -0.5, y.data(), z.data()});
+  EXPECT_THAT(Download(z), ElementsAre(-1.5, -2, -2.5, 0.5));
   RunOk(DivideParams{4, y.data(), x.data(), z.data()});
   EXPECT_THAT(Download(z), ElementsAre(3, -2, kInfinity, 0));
-  RunOk(MultiplyByScalarParams{4, -2, y.data(), z.data()});
+  RunOk(MultiplyByParams{4, -2, y.data(), z.data()});
   EXPECT_THAT(Download(z), ElementsAre(-6, -8, -10, 2));
   RunOk(LinearCombinationParams{3, 2, x.data(), -1, y.data(), z.data()});
   EXPECT_THAT(Download(z), ElementsAre(-1, -8, -5, 2));
@@ -787,6 +800,10 @@ TEST_F(VectorsTest, SumsByHand) {
   // -(6 (3 + 3) + 8 (4 + 4))
   RunOk(ModelCostChangeParams{2, x.data(), y.data(), s});
   EXPECT_EQ(scalars().model_cost_change, -100);
+  y = Upload(Doubles{6, -8});
+  RunOk(DirectionalDerivativeParams{2, x.data(), y.data(), s});
+  EXPECT_EQ(scalars().dot, -14);
+  EXPECT_EQ(scalars().direction_max_norm, 8);
 
   // Nothing that isn't a number is lost, wherever it stands.
   for (int where = 0; where < 2; ++where) {
@@ -799,17 +816,23 @@ TEST_F(VectorsTest, SumsByHand) {
         EXPECT_EQ(std::isnan(norm), std::isnan(value));
         EXPECT_TRUE(std::isnan(norm) || norm == kInfinity);
       }
+      RunOk(DirectionalDerivativeParams{2, x.data(), y.data(), s});
+      EXPECT_EQ(std::isnan(scalars().direction_max_norm), std::isnan(value));
+      EXPECT_FALSE(std::isfinite(scalars().dot));
     }
   }
 
   RunOk(StepNormsParams{0, nullptr, nullptr, s});
   RunOk(ProjectedGradientNormsParams{0, nullptr, nullptr, s});
   RunOk(ModelCostChangeParams{0, nullptr, nullptr, s});
+  RunOk(DirectionalDerivativeParams{0, nullptr, nullptr, s});
   EXPECT_EQ(scalars().x_norm, 0);
   EXPECT_EQ(scalars().step_norm, 0);
   EXPECT_EQ(scalars().max_norm, 0);
   EXPECT_EQ(scalars().norm, 0);
   EXPECT_EQ(scalars().model_cost_change, 0);
+  EXPECT_EQ(scalars().dot, 0);
+  EXPECT_EQ(scalars().direction_max_norm, 0);
 }
 
 TEST_F(VectorsTest, OrderOfSums) {
@@ -886,6 +909,7 @@ Status RunSums(
   CERES_EXT_RETURN_IF_ERROR(Run(StepNormsParams{n, x, y, s}, on));
   CERES_EXT_RETURN_IF_ERROR(Run(ModelCostChangeParams{n, x, y, s}, on));
   CERES_EXT_RETURN_IF_ERROR(Run(LoopDotParams{n, x, y, s}, on));
+  CERES_EXT_RETURN_IF_ERROR(Run(DirectionalDerivativeParams{n, x, y, s}, on));
   return Run(CountInvalidParams{n, x, s}, on);
 }
 
@@ -913,9 +937,14 @@ TEST_F(VectorsTest, SumsAgreeWithLongDouble) {
     long double xy = 0;
     long double absolute_xy = 0;
     double largest = 0;
+    double largest_y = 0;
     for (int64_t i = 0; i < n; ++i) {
       const long double d = static_cast<long double>(x[i]) - y[i];
       const long double term = y[i] * (x[i] + y[i] / 2.0L);
+      const long double product = static_cast<long double>(x[i]) * y[i];
+      xy += product;
+      absolute_xy += std::fabs(product);
+      largest_y = std::max(largest_y, std::fabs(y[i]));
       xx += static_cast<long double>(x[i]) * x[i];
       dd += d * d;
       change -= term;
@@ -939,6 +968,7 @@ TEST_F(VectorsTest, SumsAgreeWithLongDouble) {
     EXPECT_NEAR(actual.dot,
                 static_cast<double>(xy),
                 tolerance * static_cast<double>(absolute_xy));
+    EXPECT_EQ(actual.direction_max_norm, largest_y);
   }
 }
 
@@ -1392,6 +1422,9 @@ TEST_F(VectorsTest, Elements) {
     expect_bits([&](auto*, double* x, double* y, double* /*z*/) {
       return ScaleParams<double>{n, y, x};
     });
+    expect_bits([&](auto*, double* x, double*, double* z) {
+      return MultiplyByParams{n, 1.0 / 3.0, x, z};
+    });
     // An array of float in the memory of one of double.
     expect_bits([&](auto* machine, double* x, double* y, double* z) {
       auto* const in_float = reinterpret_cast<float*>(z);
@@ -1406,9 +1439,6 @@ TEST_F(VectorsTest, Elements) {
     });
     expect_bits([&](auto*, double* x, double* y, double* z) {
       return DivideParams{n, x, y, z};
-    });
-    expect_bits([&](auto*, double* x, double*, double* z) {
-      return MultiplyByScalarParams{n, 1.0 / 3.0, x, z};
     });
     expect_bits([&](auto*, double* x, double*, double* z) {
       return CopyParams{n, x, z};

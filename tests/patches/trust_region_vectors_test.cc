@@ -57,6 +57,7 @@ enum Failure {
   RESIDUAL_DOT,
   STEP_BASIS,
   RESIDUAL_GRAM,
+  DIRECTIONAL_DERIVATIVE,  // with bounds
 };
 
 // Each vector is a range of pages without access and, elsewhere, its elements.
@@ -117,6 +118,9 @@ class OpaqueVectors final : public TrustRegionVectors,
   void Negate(int n, const double* x, double* y) override {
     host_.Negate(n, Host(x), Host(y));
   }
+  void Scale(int n, double factor, const double* x, double* y) override {
+    host_.Scale(n, factor, Host(x), Host(y));
+  }
   void Multiply(int n, const double* x, const double* y, double* z) override {
     host_.Multiply(n, Host(x), Host(y), Host(z));
   }
@@ -161,8 +165,14 @@ class OpaqueVectors final : public TrustRegionVectors,
            host_.ModelCostChange(
                n, Host(residuals), Host(model_residuals), model_cost_change);
   }
-  void Scale(int n, double a, const double* x, double* y) override {
-    host_.Scale(n, a, Host(x), Host(y));
+  bool DirectionalDerivative(int n,
+                             const double* gradient,
+                             const double* direction,
+                             double* derivative,
+                             double* max_norm) override {
+    return !Fails(DIRECTIONAL_DERIVATIVE) &&
+           host_.DirectionalDerivative(
+               n, Host(gradient), Host(direction), derivative, max_norm);
   }
   void Divide(int n, const double* x, const double* y, double* z) override {
     host_.Divide(n, Host(x), Host(y), Host(z));
@@ -254,6 +264,9 @@ struct LoopOptions {
   bool use_nonmonotonic_steps = false;
   bool update_state_every_iteration = false;
   bool bounds = false;
+  // Line searches contract steps, by this interpolation.
+  bool search = false;
+  ceres::LineSearchInterpolationType interpolation = ceres::CUBIC;
   ceres::TrustRegionStrategyType strategy = ceres::LEVENBERG_MARQUARDT;
   ceres::DoglegType dogleg = ceres::TRADITIONAL_DOGLEG;
 };
@@ -272,7 +285,8 @@ void SetLoopOptions(const LoopOptions& loop,
     problem->problem()->SetParameterUpperBound(
         problem->point(0), 0, problem->point(0)[0] - 0.01);
     problem->point(0)[0] -= 0.01;
-    options->max_num_line_search_step_size_iterations = 0;
+    options->max_num_line_search_step_size_iterations = loop.search ? 20 : 0;
+    options->line_search_interpolation_type = loop.interpolation;
   }
 }
 
@@ -284,7 +298,8 @@ TEST_P(OpaqueLoopTest, GivesBitsOfStock) {
   SetLoopOptions(GetParam(), &stock_problem, &options);
   const SolveResult stock = Solve(stock_problem, options);
   EXPECT_GT(stock.summary.num_successful_steps, 3);
-  EXPECT_GT(stock.summary.num_unsuccessful_steps, 0);
+  // A search makes many steps short enough.
+  EXPECT_GT(stock.summary.num_unsuccessful_steps, GetParam().search ? -1 : 0);
   EXPECT_EQ(GetParam().use_nonmonotonic_steps,
             std::any_of(stock.summary.iterations.begin(),
                         stock.summary.iterations.end(),
@@ -305,6 +320,9 @@ TEST_P(OpaqueLoopTest, GivesBitsOfStock) {
   }
   ExpectSameBits(stock, opaque);
   EXPECT_EQ(record.num_solves, stock.summary.num_linear_solves);
+  EXPECT_EQ(opaque.summary.num_line_search_steps,
+            stock.summary.num_line_search_steps);
+  EXPECT_EQ(opaque.summary.num_line_search_steps > 0, GetParam().search);
 
   // The state crosses once at the start, and back at the end or whenever it is
   // published.
@@ -337,12 +355,48 @@ INSTANTIATE_TEST_SUITE_P(
         LoopOptions{
             "UpdateStateNonmonotonic", ceres::DENSE_SCHUR, true, true, true},
         LoopOptions{"Bounds", ceres::DENSE_SCHUR, true, false, false, true},
+        LoopOptions{
+            "Search", ceres::DENSE_SCHUR, true, false, false, true, true},
+        LoopOptions{"SearchUpdateState",
+                    ceres::ITERATIVE_SCHUR,
+                    true,
+                    false,
+                    true,
+                    true,
+                    true},
+        LoopOptions{"SearchQuadratic",
+                    ceres::DENSE_SCHUR,
+                    true,
+                    false,
+                    false,
+                    true,
+                    true,
+                    ceres::QUADRATIC},
+        LoopOptions{"SearchBisection",
+                    ceres::DENSE_SCHUR,
+                    false,
+                    false,
+                    false,
+                    true,
+                    true,
+                    ceres::BISECTION},
         LoopOptions{"Dogleg",
                     ceres::DENSE_SCHUR,
                     true,
                     false,
                     false,
                     false,
+                    false,
+                    ceres::CUBIC,
+                    ceres::DOGLEG},
+        LoopOptions{"DoglegSearch",
+                    ceres::DENSE_SCHUR,
+                    true,
+                    false,
+                    false,
+                    true,
+                    true,
+                    ceres::CUBIC,
                     ceres::DOGLEG},
         LoopOptions{"SubspaceDogleg",
                     ceres::SPARSE_SCHUR,
@@ -350,6 +404,8 @@ INSTANTIATE_TEST_SUITE_P(
                     false,
                     false,
                     false,
+                    false,
+                    ceres::CUBIC,
                     ceres::DOGLEG,
                     ceres::SUBSPACE_DOGLEG}),
     [](const auto& info) { return std::string(info.param.name); });
@@ -456,6 +512,9 @@ TEST_P(FailingVectorsTest, EndTheSolveAndLeaveTheParameters) {
       options.trust_region_strategy_type = ceres::DOGLEG;
       options.dogleg_type = ceres::SUBSPACE_DOGLEG;
     }
+    if (GetParam().failure == DIRECTIONAL_DERIVATIVE) {
+      problem.problem()->SetParameterUpperBound(problem.point(0), 0, 10.0);
+    }
     ScopedSolverPlugin scoped_plugin(&plugin);
     result = Solve(problem, options);
   }
@@ -493,7 +552,9 @@ INSTANTIATE_TEST_SUITE_P(
         FailureCase{"GaussNewtonDot", STEP_DOT, 2, kLinearSolver, true},
         FailureCase{"ResidualDot", RESIDUAL_DOT, 2, kLinearSolver, true},
         FailureCase{"StepBasis", STEP_BASIS, 1, kLinearSolver, true},
-        FailureCase{"ResidualGram", RESIDUAL_GRAM, 2, kLinearSolver, true}),
+        FailureCase{"ResidualGram", RESIDUAL_GRAM, 2, kLinearSolver, true},
+        FailureCase{"StartOfASearch", DIRECTIONAL_DERIVATIVE, 1, kOperation},
+        FailureCase{"WithinASearch", DIRECTIONAL_DERIVATIVE, 2, kOperation}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(OpaqueVectors, AnInvalidStepIsRetriedAsStockDoes) {
@@ -520,9 +581,7 @@ TEST_P(HostRequiredTest, IsRefusedWithItsReason) {
   OpaquePlugin plugin(&record, &vectors);
   PatchTestProblem problem;
   ceres::Solver::Options options = problem.Options(ceres::DENSE_SCHUR);
-  if (what == "Bounds") {
-    problem.problem()->SetParameterUpperBound(problem.point(0), 0, 10.0);
-  } else if (what == "InnerIterations") {
+  if (what == "InnerIterations") {
     options.use_inner_iterations = true;
   } else {
     options.trust_region_minimizer_iterations_to_dump = {1};
@@ -542,8 +601,7 @@ TEST_P(HostRequiredTest, IsRefusedWithItsReason) {
 INSTANTIATE_TEST_SUITE_P(
     What,
     HostRequiredTest,
-    ::testing::Values(std::make_pair("Bounds", "line search for bounds"),
-                      std::make_pair("InnerIterations", "Inner iterations"),
+    ::testing::Values(std::make_pair("InnerIterations", "Inner iterations"),
                       std::make_pair("Dump", "Dumping")),
     [](const auto& info) { return std::string(info.param.first); });
 

@@ -85,6 +85,10 @@ TEST_F(TrustRegionVectors, ElementByElement) {
     expect(c, [&](int i) { return -x[i]; });
     vectors_->Multiply(n, a, b, c);
     expect(c, [&](int i) { return x[i] * y[i]; });
+    vectors_->Scale(n, 0.3, a, c);
+    expect(c, [&](int i) { return 0.3 * x[i]; });
+    vectors_->Scale(n, 0.7, c, c);
+    expect(c, [&](int i) { return 0.7 * (0.3 * x[i]); });
     vectors_->Copy(n, a, c);
     vectors_->Clamp(n, -0.5, 1.0, c);
     expect(c, [&](int i) { return std::min(std::max(x[i], -0.5), 1.0); });
@@ -123,8 +127,12 @@ TEST_F(TrustRegionVectors, Sums) {
     double* a = New(x);
     double* b = New(y);
     long double xx = 0, dd = 0, change = 0, magnitude = 0;
-    double largest = 0.0;
+    long double product = 0, magnitude_of_product = 0;
+    double largest = 0.0, largest_y = 0.0;
     for (int i = 0; i < n; ++i) {
+      product += static_cast<long double>(x[i]) * y[i];
+      magnitude_of_product += std::fabs(x[i] * y[i]);
+      largest_y = std::fmax(largest_y, std::fabs(y[i]));
       const long double d = static_cast<long double>(x[i]) - y[i];
       xx += static_cast<long double>(x[i]) * x[i];
       dd += d * d;
@@ -145,6 +153,13 @@ TEST_F(TrustRegionVectors, Sums) {
     EXPECT_NEAR(step_norm, std::sqrt(dd), relative * std::sqrt(dd));
     ASSERT_TRUE(vectors_->ModelCostChange(n, a, b, &model));
     EXPECT_NEAR(model, change, relative * static_cast<double>(magnitude));
+    double derivative = -1, max_norm_of_y = -1;
+    ASSERT_TRUE(
+        vectors_->DirectionalDerivative(n, a, b, &derivative, &max_norm_of_y));
+    EXPECT_NEAR(derivative,
+                product,
+                relative * static_cast<double>(magnitude_of_product));
+    EXPECT_EQ(max_norm_of_y, largest_y);
     long double xy = 0;
     double products = 0.0;
     for (int i = 0; i < n; ++i) {
@@ -254,6 +269,11 @@ TEST_F(TrustRegionVectors, StepNormsAfterPlus) {
   vectors_->Multiply(n, b, c, c);
   vectors_->NotePlus(n, a, b);
   expect(x_norm, step_norm);
+  vectors_->Scale(n, 0.5, c, c);
+  vectors_->NotePlus(n, a, b);
+  double derivative = -1, max_norm = -1;  // It changes no vector.
+  ASSERT_TRUE(vectors_->DirectionalDerivative(n, c, c, &derivative, &max_norm));
+  expect(x_norm, step_norm);
   // Other vectors, and another candidate since.
   vectors_->Multiply(n, b, c, c);
   vectors_->NotePlus(n, b, a);
@@ -280,11 +300,12 @@ TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
   constexpr int kResiduals = 60;
   const bool shares = !vectors_->IsHost();
   // Without dogleg, with a traditional one, with a subspace.
-  for (int which = 0; which < 6; ++which) {
+  for (int which = 0; which < 12; ++which) {
     SCOPED_TRACE(which);
     const bool keeps_best = which % 2 == 0;
-    const bool is_dogleg = which / 2 > 0;
-    const bool is_subspace = which / 2 > 1;
+    const bool searches = which / 2 % 2 == 1;
+    const bool is_dogleg = which / 4 > 0;
+    const bool is_subspace = which / 4 > 1;
     std::vector<int> sizes = {kX};
     if (keeps_best) {
       sizes.push_back(kX);
@@ -311,18 +332,19 @@ TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
     if (is_subspace) {
       sizes.insert(sizes.end(), {kStep, kStep, kResiduals});
     }
-    const std::vector<std::pair<size_t, size_t>> shared = {
-        {first + 1, first + 4},
-        {first + 2, first + 6},
-        {first + 2, first + 10},
-        {first + 6, first + 10},
-        {first + 3, first + 7},
-        {first + 5, first + 13}};
+    std::vector<std::pair<size_t, size_t>> shared = {{first + 2, first + 6},
+                                                     {first + 2, first + 10},
+                                                     {first + 6, first + 10},
+                                                     {first + 3, first + 7},
+                                                     {first + 5, first + 13}};
+    if (!searches) {
+      shared.emplace_back(first + 1, first + 4);
+    }
     vectors_.reset();
     SetUpVectors();
     const int64_t before = machine_->bytes();
     const LoopVectors<TestMachine>::Sizes loop = {
-        kX, kStep, kResiduals, keeps_best, is_dogleg, is_subspace};
+        kX, kStep, kResiduals, keeps_best, searches, is_dogleg, is_subspace};
     ASSERT_TRUE(vectors_->Setup(loop, nullptr).ok());
     const int64_t bytes = machine_->bytes();
     // The host counts the scalars and the norms too, which a device has in

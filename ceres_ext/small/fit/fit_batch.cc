@@ -8,6 +8,7 @@
 
 #include "ceres_ext/blocks/block_manifolds.h"
 #include "ceres_ext/blocks/loss_model.h"
+#include "ceres_ext/small/kind.h"
 #include "ceres_ext/small/window/window_rows.h"
 
 namespace ceres_ext {
@@ -192,6 +193,10 @@ std::string FitBatch::Read(int64_t i, FitRecord* record) const {
   *record = FitRecord();
   // Constant blocks are numbered by 32 bits.
   constexpr int64_t kMostBlocks = int64_t{1} << 20;
+  std::string bounded = WhyBounded(*batch_, i);
+  if (!bounded.empty()) {
+    return bounded;
+  }
   if (NumRows(i) > kMaxFitRows) {
     return "a dense problem has more than " + std::to_string(kMaxFitRows) +
            " residual blocks";

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ceres_ext/base/sentence.h"
+#include "ceres_ext/small/kind.h"
 #include "ceres_ext/small/window/pose_rows.h"
 #include "ceres_ext/small/window/window_packer.h"
 #include "ceres_ext/small/window/window_packer_inl.h"
@@ -279,6 +280,10 @@ std::string WindowPacker::Count(int64_t i,
   std::fill(point_place_.begin() + points.begin,
             point_place_.begin() + points.end,
             kUnused);
+  std::string bounded = WhyBounded(*batch_, i);
+  if (!bounded.empty()) {
+    return bounded;
+  }
   if (!intrinsics_.empty()) {
     std::string reason = FindOwnIntrinsics(i);
     if (!reason.empty()) {
