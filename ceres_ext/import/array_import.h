@@ -82,10 +82,12 @@ class ArrayImport {
   // rows, an array of points that most blocks are in
   // (ArrayRows::IndependentArray).
   // *num_eliminate_blocks: how many, for the next Import. max_size: of these,
-  // blocks with more tangent dimensions stay. False, with a sentence in
-  // *reason, as Import.
+  // blocks with more tangent dimensions stay. takes_private: without an array
+  // that is given, the blocks beside private ones if many rows have these.
+  // False, with a sentence in *reason, as Import.
   bool ChooseEliminated(kernels::HostContext* context,
                         int max_size,
+                        bool takes_private,
                         int* num_eliminate_blocks,
                         std::string* reason);
 

@@ -32,6 +32,8 @@ struct ImportOptions {
   // them. kPoints: just the points of observations are.
   static constexpr int kPoints = -1;
   int num_eliminate_blocks = kPoints;
+  // With use_schur, true: of the others, private blocks are eliminated too.
+  bool takes_private = false;
 };
 
 // Fills *structure, the same for any number of threads. Returns false with a

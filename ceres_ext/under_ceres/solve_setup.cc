@@ -193,6 +193,9 @@ bool SolveSetup::TakeInAnyOrder(PreprocessedProblem* pp) {
   import_options.batch_users_functions =
       pp->reduced_program->mutable_evaluation_callback() == nullptr;
   import_options.use_schur = ceres::IsSchurType(pp->options.linear_solver_type);
+  // A covariance is asked of any block. Each rank has its own E in one piece.
+  import_options.takes_private = input_.purpose == Purpose::kSolve &&
+                                 input_.options.communicator == nullptr;
   is_final_ = false;
   if (TakeAsOrdered(import_options, pp)) {
     return true;
@@ -216,6 +219,7 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
   if (input_.arrays != nullptr) {
     return input_.arrays->ChooseEliminated(context,
                                            max_size,
+                                           import_options.takes_private,
                                            &import_options.num_eliminate_blocks,
                                            reason) &&
            TakeAsOrdered(import_options, pp);
@@ -225,6 +229,7 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
   if (!ChooseEliminatedBlocks(*program,
                               pp->options.linear_solver_ordering.get(),
                               max_size,
+                              import_options.takes_private,
                               context,
                               &is_eliminated,
                               reason)) {

@@ -639,7 +639,7 @@ TEST_P(ArrayRowsTest, HashOfViews) {
     ImportOptions options;
     std::string reason;
     ASSERT_TRUE(import.ChooseEliminated(
-        &context_, 3, &options.num_eliminate_blocks, &reason));
+        &context_, 3, false, &options.num_eliminate_blocks, &reason));
     for (const bool wants_hash : {true, false}) {
       ProblemStructure structure;
       ASSERT_TRUE(
