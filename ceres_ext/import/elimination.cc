@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <utility>
 
 #include "ceres_ext/import/problem_structure.h"
 
@@ -166,16 +167,22 @@ std::vector<uint8_t> ChooseBesidePrivate(
           rows.size()) {
     return {};
   }
-  for (std::vector<uint8_t> chosen : preferred) {
-    for (size_t b = 0; b < chosen.size(); ++b) {
-      chosen[b] = is_private[b] == 0 ? chosen[b] : elimination::kOther;
+  std::vector<uint8_t> chosen;
+  int64_t most = 0;
+  for (std::vector<uint8_t> set : preferred) {
+    for (size_t b = 0; b < set.size(); ++b) {
+      set[b] = is_private[b] == 0 ? set[b] : elimination::kOther;
     }
-    if (std::any_of(chosen.begin(), chosen.end(), is_one) &&
-        IsIndependentSet(rows, chosen, context)) {
-      return chosen;
+    const int64_t size = std::count_if(set.begin(), set.end(), is_one);
+    if (size > most && IsIndependentSet(rows, set, context)) {
+      most = size;
+      chosen = std::move(set);
     }
   }
-  std::vector<uint8_t> chosen = IndependentSet(rows, kPointSize, is_private);
+  if (most > 0) {
+    return chosen;
+  }
+  chosen = IndependentSet(rows, kPointSize, is_private);
   return std::any_of(chosen.begin(), chosen.end(), is_one)
              ? chosen
              : std::vector<uint8_t>();

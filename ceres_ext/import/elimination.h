@@ -32,8 +32,8 @@ std::vector<uint8_t> FindPrivateBlocks(const ProblemRows& rows,
                                        kernels::HostContext* context);
 
 // The blocks to eliminate beside private blocks, if many rows have one: the
-// first of the preferred sets that has other blocks, which must be independent,
-// or else an independent set of blocks of at most kPointSize tangent
+// preferred set that is independent and has most other blocks, or, if these
+// have none, an independent set of blocks of at most kPointSize tangent
 // dimensions. Empty if few rows have one, or if there is no other block to
 // eliminate.
 std::vector<uint8_t> ChooseBesidePrivate(
