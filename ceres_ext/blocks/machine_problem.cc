@@ -86,6 +86,9 @@ Status MachineProblem<Machine>::Setup(bool merge_blocks,
   blocks_.e_owner.assign(structure->e.size(), ProblemBlocks::kShared);
   blocks_.f_owner.assign(structure->f.size(), ProblemBlocks::kShared);
 
+  if (structure->private_family >= 0) {
+    blocks_.e_owner[structure->private_family] = ProblemBlocks::kPrivate;
+  }
   // Rows of the points of one batch alone; SetupGeneralRows knows the others.
   if (structure->observations.size() + (structure->views.size() > 0 ? 1 : 0) ==
       1) {
@@ -224,7 +227,7 @@ Status MachineProblem<Machine>::SetupIndex(
       structure->place.size(), kBlocksPerTask, [&](int64_t begin, int64_t end) {
         for (auto b = static_cast<size_t>(begin); b < static_cast<size_t>(end);
              ++b) {
-          if (structure->is_eliminated[b] != 0 &&
+          if (structure->is_eliminated[b] == elimination::kEliminated &&
               structure->family.data()[b] == 0) {
             structure->place.data()[b] = place_of[structure->place.data()[b]];
           }
@@ -343,15 +346,17 @@ Status MachineProblem<Machine>::SetupGeneralRows(
       if (block == BlockOfRow::kConstant) {
         continue;
       }
-      const bool eliminated = structure.is_eliminated[block] != 0;
+      const uint8_t mark = structure.is_eliminated[block];
+      const bool is_private = mark == elimination::kPrivate;
       const int32_t family = structure.family.data()[block];
-      if (eliminated && family == 0) {
+      if (mark == elimination::kEliminated && family == 0) {
         blocks_.e_owner[0] = ProblemBlocks::kShared;
       }
-      builder_->AddCell({eliminated,
+      builder_->AddCell({mark != elimination::kOther,
                          family,
                          structure.place.data()[block],
-                         structure.rows->block(block).tangent_size});
+                         structure.rows->block(block).tangent_size,
+                         is_private});
     }
   }
   CERES_EXT_RETURN_IF_ERROR(builder_->Build());
@@ -437,7 +442,8 @@ Status MachineProblem<Machine>::SetSharedToZero(double* e, double* f) const {
                             const std::vector<int>& owners,
                             double* vector) -> Status {
     for (int i = 0; i < families.size(); ++i) {
-      if (owners[i] == ProblemBlocks::kShared) {
+      // All blocks of no batch, private ones among them.
+      if (owners[i] < 0) {
         CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(
             families[i].num_values(), vector + families[i].value_begin));
       }

@@ -442,6 +442,7 @@ bool ArrayImport::SetupRows(kernels::HostContext* context,
 
 bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
                                    int max_size,
+                                   bool takes_private,
                                    int* num_eliminate_blocks,
                                    std::string* note,
                                    std::string* reason) {
@@ -464,8 +465,9 @@ bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
             " tangent dimensions, and it is not eliminated";
   }
   if (array < 0 || rows_->NumVarying(array) == 0 || is_wide) {
-    array =
-        rows_->size() >= kManyRows ? rows_->IndependentArray(kPointSize) : -1;
+    array = rows_->size() >= kManyRows
+                ? rows_->IndependentArray(kPointSize, takes_private)
+                : -1;
   }
   if (array >= 0) {
     *num_eliminate_blocks = rows_->NumVarying(array);
@@ -474,7 +476,13 @@ bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
   }
   rows_->Order({});
   rows_->ReadBlocks(context);
-  const std::vector<uint8_t> is_eliminated = IndependentSet(*rows_, max_size);
+  std::vector<uint8_t> is_eliminated;
+  if (takes_private) {
+    is_eliminated = ChooseBesidePrivate(*rows_, {}, context);
+  }
+  if (is_eliminated.empty()) {
+    is_eliminated = IndependentSet(*rows_, max_size);
+  }
   rows_->Order(is_eliminated);
   *num_eliminate_blocks = static_cast<int>(
       std::count(is_eliminated.begin(), is_eliminated.end(), 1));

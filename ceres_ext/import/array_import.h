@@ -83,10 +83,12 @@ class ArrayImport {
   // (ArrayRows::IndependentArray).
   // *num_eliminate_blocks: how many, for the next Import. max_size: of these,
   // blocks with more tangent dimensions stay, and *note says so, a clause, if
-  // the array with is_eliminated has some. False, with a sentence in *reason,
-  // as Import.
+  // the array with is_eliminated has some. takes_private: without an array that
+  // is given, the blocks beside private ones if many rows have these. False,
+  // with a sentence in *reason, as Import.
   bool ChooseEliminated(kernels::HostContext* context,
                         int max_size,
+                        bool takes_private,
                         int* num_eliminate_blocks,
                         std::string* note,
                         std::string* reason);

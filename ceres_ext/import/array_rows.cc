@@ -278,10 +278,32 @@ void ArrayRows::FindRanges(int array,
   }
 }
 
-int ArrayRows::IndependentArray(int max_size) const {
-  for (size_t a = 0; a < index_.size(); ++a) {
-    const auto array = static_cast<int>(a);
-    if (2 * int64_t{NumVarying(array)} <= num_blocks_) {
+bool ArrayRows::IsPrivate(int array) const {
+  if (parameters(array).size != 1) {
+    return false;
+  }
+  int64_t num_rows = 0;
+  for (const Group& group : groups_) {
+    for (const ArrayProblem::Index& index : group.residuals->blocks) {
+      num_rows += index.parameters == array ? group.num_rows : 0;
+    }
+  }
+  return num_rows > 0 && num_rows <= NumVarying(array);
+}
+
+int ArrayRows::IndependentArray(int max_size, bool skips_private) const {
+  const auto num_arrays = static_cast<int>(index_.size());
+  int64_t num_blocks = num_blocks_;
+  std::vector<bool> is_private(index_.size(), false);
+  for (int array = 0; skips_private && array < num_arrays; ++array) {
+    if (IsPrivate(array)) {
+      is_private[static_cast<size_t>(array)] = true;
+      num_blocks -= NumVarying(array);
+    }
+  }
+  for (int array = 0; array < num_arrays; ++array) {
+    if (is_private[static_cast<size_t>(array)] ||
+        2 * int64_t{NumVarying(array)} <= num_blocks) {
       continue;
     }
     const bool is_independent = std::all_of(

@@ -87,8 +87,9 @@ class ArrayRows final : public ProblemRows {
   void OrderFirst(int array);
   // The parameter array that has most of all blocks that vary, of at most
   // max_size columns each, if no residual block names two of it; -1 if there is
-  // none.
-  int IndependentArray(int max_size) const;
+  // none. skips_private: arrays of private blocks, as far as numbers of rows
+  // say, count for nothing.
+  int IndependentArray(int max_size, bool skips_private) const;
   int NumVarying(int array) const;
   // The index of the first block of an array that varies, where these are in
   // one piece, and the place of each block behind it: kConstant if it does not
@@ -196,6 +197,8 @@ class ArrayRows final : public ProblemRows {
   const Parameters& parameters(int i) const {
     return problem_->parameters()[i];
   }
+  // True if it has one column and as many blocks that vary as rows name one.
+  bool IsPrivate(int array) const;
   const Group& GroupOf(int64_t row) const;
   static LossOfRow LossOf(const Residuals& residuals, int64_t k);
   BlockOfRow BlockOf(const ArrayProblem::Index& index, int64_t k) const;

@@ -26,11 +26,12 @@ class EliminatedPairs {
   void AddPairsOf(int64_t row) {
     for (const int32_t eliminated : rows_.BlocksOf(row)) {
       if (eliminated == BlockOfRow::kConstant ||
-          is_eliminated_[eliminated] == 0) {
+          is_eliminated_[eliminated] != elimination::kEliminated) {
         continue;
       }
       for (const int32_t other : rows_.BlocksOf(row)) {
-        if (other != BlockOfRow::kConstant && other != eliminated) {
+        if (other != BlockOfRow::kConstant && other != eliminated &&
+            is_eliminated_[other] != elimination::kPrivate) {
           pairs_.insert(PairOf(other, eliminated));
         }
       }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <utility>
 
 #include "ceres_ext/import/problem_structure.h"
 
@@ -13,12 +14,15 @@ namespace ceres_ext {
 // Blocks are taken by their number of neighbours, where that is equal small
 // ones first, then in the order of the state, unless a neighbour has been
 // taken. Neighbours are blocks that occur in a row together.
-std::vector<uint8_t> IndependentSet(const ProblemRows& rows, int max_size) {
+std::vector<uint8_t> IndependentSet(const ProblemRows& rows,
+                                    int max_size,
+                                    const std::vector<uint8_t>& is_left_out) {
   const int32_t n = rows.num_blocks();
   // fn(index) of each varying block of the row.
-  const auto for_each_block = [&rows](int64_t row, auto&& fn) {
+  const auto for_each_block = [&](int64_t row, auto&& fn) {
     for (const int32_t block : rows.BlocksOf(row)) {
-      if (block != BlockOfRow::kConstant) {
+      if (block != BlockOfRow::kConstant &&
+          (is_left_out.empty() || is_left_out[block] == 0)) {
         fn(block);
       }
     }
@@ -73,7 +77,8 @@ std::vector<uint8_t> IndependentSet(const ProblemRows& rows, int max_size) {
     }
   }
   for (int b = 0; b < n; ++b) {
-    if (rows.block(b).tangent_size > max_size) {
+    if (rows.block(b).tangent_size > max_size ||
+        (!is_left_out.empty() && is_left_out[b] != 0)) {
       is_taken[b] = 0;
     }
   }
@@ -98,6 +103,89 @@ bool IsIndependentSet(const ProblemRows& rows,
         }
       });
   return is_independent;
+}
+
+std::vector<uint8_t> FindPrivateBlocks(const ProblemRows& rows,
+                                       const std::vector<uint8_t>& is_marked,
+                                       kernels::HostContext* context) {
+  constexpr int64_t kPerTask = 1 << 12;
+  const auto n = static_cast<int64_t>(is_marked.size());
+  std::vector<uint8_t> may_be(static_cast<size_t>(n), 0);
+  std::atomic<bool> has_one{false};
+  context->ParallelFor(n, kPerTask, [&](int64_t begin, int64_t end) {
+    for (auto b = static_cast<int32_t>(begin); b < end; ++b) {
+      if (is_marked[b] == 0 && rows.block(b).tangent_size == 1) {
+        may_be[b] = 1;
+        has_one = true;
+      }
+    }
+  });
+  if (!has_one) {
+    return {};
+  }
+  std::vector<int32_t> num_rows(static_cast<size_t>(n), 0);
+  context->ParallelFor(rows.size(), kPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (const int32_t block : rows.BlocksOf(i)) {
+        if (block != BlockOfRow::kConstant && may_be[block] != 0) {
+          __atomic_fetch_add(&num_rows[block], 1, __ATOMIC_RELAXED);
+        }
+      }
+    }
+  });
+  // One row alone writes a block's place.
+  std::vector<uint8_t> is_private(static_cast<size_t>(n), 0);
+  std::atomic<bool> has_private{false};
+  context->ParallelFor(rows.size(), kPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const ProblemRows::Blocks blocks = rows.BlocksOf(i);
+      const auto* const first =
+          std::find_if(blocks.begin(), blocks.end(), [&](int32_t block) {
+            return block != BlockOfRow::kConstant && num_rows[block] == 1;
+          });
+      if (first != blocks.end()) {
+        is_private[*first] = 1;
+        has_private = true;
+      }
+    }
+  });
+  return has_private ? is_private : std::vector<uint8_t>();
+}
+
+std::vector<uint8_t> ChooseBesidePrivate(
+    const ProblemRows& rows,
+    const std::vector<std::vector<uint8_t>>& preferred,
+    kernels::HostContext* context) {
+  // Below that many rows they cost little among the other blocks.
+  constexpr int64_t kRowsOfOne = 8;
+  const std::vector<uint8_t> none(static_cast<size_t>(rows.num_blocks()), 0);
+  const std::vector<uint8_t> is_private =
+      FindPrivateBlocks(rows, none, context);
+  const auto is_one = [](uint8_t mark) { return mark != 0; };
+  if (is_private.empty() ||
+      kRowsOfOne * std::count_if(is_private.begin(), is_private.end(), is_one) <
+          rows.size()) {
+    return {};
+  }
+  std::vector<uint8_t> chosen;
+  int64_t most = 0;
+  for (std::vector<uint8_t> set : preferred) {
+    for (size_t b = 0; b < set.size(); ++b) {
+      set[b] = is_private[b] == 0 ? set[b] : elimination::kOther;
+    }
+    const int64_t size = std::count_if(set.begin(), set.end(), is_one);
+    if (size > most && IsIndependentSet(rows, set, context)) {
+      most = size;
+      chosen = std::move(set);
+    }
+  }
+  if (most > 0) {
+    return chosen;
+  }
+  chosen = IndependentSet(rows, kPointSize, is_private);
+  return std::any_of(chosen.begin(), chosen.end(), is_one)
+             ? chosen
+             : std::vector<uint8_t>();
 }
 
 }  // namespace ceres_ext

@@ -18,8 +18,28 @@ namespace ceres_ext {
 // ComputeStableSchurOrdering, which libceres does not export; of blocks with
 // equally many neighbours those of at most kPointSize tangent dimensions come
 // first. After ProblemRows::ReadBlocks. Without those of more than max_size
-// tangent dimensions.
-std::vector<uint8_t> IndependentSet(const ProblemRows& rows, int max_size);
+// tangent dimensions. is_left_out: of the blocks, those that count for nothing;
+// empty: none.
+std::vector<uint8_t> IndependentSet(
+    const ProblemRows& rows,
+    int max_size,
+    const std::vector<uint8_t>& is_left_out = {});
+
+// The private blocks (problem_rows.h) among those that are not marked, of each
+// row the first one; empty if there are none. After ProblemRows::ReadBlocks.
+std::vector<uint8_t> FindPrivateBlocks(const ProblemRows& rows,
+                                       const std::vector<uint8_t>& is_marked,
+                                       kernels::HostContext* context);
+
+// The blocks to eliminate beside private blocks, if many rows have one: the
+// preferred set that is independent and has most other blocks, or, if these
+// have none, an independent set of blocks of at most kPointSize tangent
+// dimensions. Empty if few rows have one, or if there is no other block to
+// eliminate.
+std::vector<uint8_t> ChooseBesidePrivate(
+    const ProblemRows& rows,
+    const std::vector<std::vector<uint8_t>>& preferred,
+    kernels::HostContext* context);
 
 // True if no row has two of the blocks that are marked, by index. After
 // ProblemRows::ReadBlocks.

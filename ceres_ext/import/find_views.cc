@@ -66,7 +66,9 @@ Row ReadRow(const ProblemRows& problem,
     }
     const VaryingBlock varying = problem.block(block);
     const int columns = varying.tangent_size;
-    if (is_eliminated[block] != 0) {
+    if (is_eliminated[block] == elimination::kPrivate) {
+      fits = false;
+    } else if (is_eliminated[block] != elimination::kOther) {
       row.point = block;
       ++row.num_eliminated;
       fits &= columns <= kPointSize && varying.size <= max_size;
@@ -96,7 +98,9 @@ class UniformReader {
     Row row;
     bool fits = use_schur && problem.NumResiduals(rows->begin) == 2;
     for (const UniformRows::Slot& slot : rows->slots) {
-      if (is_eliminated[slot.first] != 0) {
+      if (is_eliminated[slot.first] == elimination::kPrivate) {
+        fits = false;
+      } else if (is_eliminated[slot.first] != elimination::kOther) {
         point_ = &slot;
         ++row.num_eliminated;
         fits &= slot.columns <= kPointSize;
@@ -148,9 +152,9 @@ std::vector<UniformReader> MakeReaders(
     const bool are_alike = std::all_of(
         rows.slots.begin(), rows.slots.end(), [&](const auto& slot) {
           const uint8_t* const begin = is_eliminated.data() + slot.first;
-          return std::memchr(begin,
-                             *begin ^ 1,
-                             static_cast<size_t>(slot.num_blocks)) == nullptr;
+          return std::memcmp(begin,
+                             begin + 1,
+                             static_cast<size_t>(slot.num_blocks - 1)) == 0;
         });
     if (are_alike) {
       readers.emplace_back(problem, &rows, is_eliminated, use_schur);

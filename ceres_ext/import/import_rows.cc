@@ -15,6 +15,7 @@
 
 #include "ceres_ext/import/batch_models.h"
 #include "ceres_ext/import/eliminated_pairs.h"
+#include "ceres_ext/import/elimination.h"
 #include "ceres_ext/import/find_views.h"
 #include "cuda_kernels/model/shape.h"
 #include "cuda_kernels/structure/block_rows.h"
@@ -190,6 +191,10 @@ class Importer {
         });
     if (!is_one_kind_) {
       ChooseEliminated();
+      if (options_.takes_private && options_.use_schur && HasOneColumn()) {
+        rows->ReadBlocks(context_);
+        MarkPrivateBlocks();
+      }
       const bool may_have_views =
           options_.use_schur &&
           (has_observations_ ||
@@ -369,6 +374,30 @@ class Importer {
     }
   }
 
+  // True if a block that is not eliminated may be private.
+  bool HasOneColumn() const {
+    std::atomic<bool> has_one{false};
+    context_->ParallelFor(
+        rows_.num_blocks(), kBlocksPerPass, [&](int64_t begin, int64_t end) {
+          for (auto i = static_cast<int32_t>(begin); i < end && !has_one; ++i) {
+            if (structure_->is_eliminated[i] == elimination::kOther &&
+                rows_.block(i).tangent_size == 1) {
+              has_one = true;
+            }
+          }
+        });
+    return has_one;
+  }
+  void MarkPrivateBlocks() {
+    const std::vector<uint8_t> is_private =
+        FindPrivateBlocks(rows_, structure_->is_eliminated, context_);
+    for (size_t b = 0; b < is_private.size(); ++b) {
+      if (is_private[b] != 0) {
+        structure_->is_eliminated[b] = elimination::kPrivate;
+      }
+    }
+  }
+
   // Observations that no batch of observations supports are general rows: those
   // whose point is not eliminated or whose camera is, and those whose camera
   // and point occur in another row (ceres_ext/solver/batch.h).
@@ -446,9 +475,11 @@ class Importer {
     return true;
   }
 
-  // Adds the family of the blocks, which have `size` values each.
-  BlockTable* AddFamily(const BlockIds& ids, bool is_eliminated, int size) {
-    auto* tables = is_eliminated ? &structure_->e : &structure_->f;
+  // Adds the family of the blocks, which have `size` values each and get a
+  // mark.
+  BlockTable* AddFamily(const BlockIds& ids, uint8_t mark, int size) {
+    auto* tables =
+        mark == elimination::kOther ? &structure_->f : &structure_->e;
     const auto family = static_cast<int32_t>(tables->size());
     BlockTable* table = &tables->emplace_back();
     table->ambient_size = size;
@@ -472,7 +503,7 @@ class Importer {
                 varying.state_offset != first.state_offset + i * size ||
                 varying.tangent_offset != first.tangent_offset + i * size;
             structure_->family.data()[block.index] = family;
-            structure_->is_eliminated[block.index] = is_eliminated ? 1 : 0;
+            structure_->is_eliminated[block.index] = mark;
           }
           if (one_differs) {
             is_uniform = false;
@@ -539,7 +570,7 @@ class Importer {
       return false;
     }
     if (!structure_->observations.empty() || structure_->views.size() > 0) {
-      AddFamily(points, /*is_eliminated=*/true, kPointSize);
+      AddFamily(points, elimination::kEliminated, kPointSize);
     }
     return true;
   }
@@ -661,9 +692,8 @@ class Importer {
         batch.weights.own_data()[k] = rows_.Loss(row_of(k)).Weight();
       }
     }
-    BlockTable* table = AddFamily(cameras,
-                                  /*is_eliminated=*/false,
-                                  rows_.BlockSize(row_of(0), 0));
+    BlockTable* table =
+        AddFamily(cameras, elimination::kOther, rows_.BlockSize(row_of(0), 0));
     // Columns that the kernels are compiled for.
     table->padded_size =
         table->MaxTangentSize() <= 9 ? 9 : kernels::kMaxCameraColumns;
@@ -674,10 +704,10 @@ class Importer {
   // Blocks that are in no family yet, by role and size.
   void FillOthers() {
     const auto family_of = [this](int32_t i) {
-      return std::pair<bool, int>(structure_->is_eliminated[i] != 0,
-                                  rows_.block(i).tangent_size);
+      return std::pair<uint8_t, int>(structure_->is_eliminated[i],
+                                     rows_.block(i).tangent_size);
     };
-    std::set<std::pair<bool, int>> families;
+    std::set<std::pair<uint8_t, int>> families;
     for (int32_t i = 0; i < rows_.num_blocks(); ++i) {
       if (structure_->place.data()[i] == kNoBlock) {
         families.insert(family_of(i));
@@ -696,6 +726,9 @@ class Importer {
           });
       ids.Number(context_);
       AddFamily(ids, family.first, family.second);
+      if (family.first == elimination::kPrivate) {
+        structure_->private_family = static_cast<int>(structure_->e.size()) - 1;
+      }
     }
   }
 

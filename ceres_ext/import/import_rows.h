@@ -35,6 +35,8 @@ struct ImportOptions {
   // A problem of at most so many residuals, without observations, has general
   // rows alone.
   int64_t most_small_residuals = 0;
+  // With use_schur, true: of the others, private blocks are eliminated too.
+  bool takes_private = false;
 };
 
 // Fills *structure, the same for any number of threads. Returns false with a

@@ -35,6 +35,14 @@ struct BlockOfRow {
   }
 };
 
+// Marks of blocks that vary: others are kOther. A private block has one column
+// and is in one row, which may have another eliminated block.
+namespace elimination {
+inline constexpr uint8_t kOther = 0;
+inline constexpr uint8_t kEliminated = 1;
+inline constexpr uint8_t kPrivate = 2;
+}  // namespace elimination
+
 // A parameter block that varies.
 struct VaryingBlock {
   int state_offset = 0;

@@ -26,7 +26,9 @@ std::string SchurStructure(const ProblemStructure& structure) {
     std::set<int> eliminated;
     std::set<int> others;
     for (const int32_t block : structure.rows->BlocksOf(i)) {
-      if (block != BlockOfRow::kConstant) {
+      // Private blocks are gone before E and F.
+      if (block != BlockOfRow::kConstant &&
+          structure.is_eliminated[block] != elimination::kPrivate) {
         (structure.is_eliminated[block] != 0 ? eliminated : others)
             .insert(structure.rows->block(block).tangent_size);
       }

@@ -189,8 +189,10 @@ struct ProblemStructure {
   // The couplings of S, if they are known; -1: they are not.
   double num_couplings = -1.0;
 
-  // For each parameter block that varies: true if it is eliminated, its family
-  // and its place there.
+  // The family of e of private blocks; -1: there are none.
+  int private_family = -1;
+  // For each parameter block that varies: whether it is eliminated (the marks
+  // of problem_rows.h), its family and its place there.
   std::vector<uint8_t> is_eliminated;
   kernels::HostBuffer<int32_t> family;
   kernels::HostBuffer<int32_t> place;

@@ -155,18 +155,22 @@ class GeneralEvaluator final : public RowGroupsEvaluator<Machine> {
       const int64_t value_begin = FirstValue(place);
       model->residual_begin.push_back(index.row_begin()[place]);
       model->value_begin.push_back(value_begin);
-      // The cell of E stands first, the others as in the row.
+      // The cell of E stands first, that of a private block last, the others as
+      // in the row.
       int32_t next = first;
-      if (first < end && index.cells()[first].eliminated != 0) {
+      if (first < end &&
+          index.cells()[first].eliminated == elimination::kEliminated) {
         ++next;
       }
       for (int b = 0; b < problem.NumBlocks(row); ++b) {
         const BlockOfRow block = problem.Block(row, b);
         int64_t value = value_begin;
         if (!block.is_constant()) {
-          const bool is_eliminated =
-              input.structure->is_eliminated[block.index] != 0;
-          value = index.cells()[is_eliminated ? first : next++].value;
+          const uint8_t mark = input.structure->is_eliminated[block.index];
+          const int32_t cell = mark == elimination::kEliminated ? first
+                               : mark == elimination::kPrivate  ? end - 1
+                                                                : next++;
+          value = index.cells()[cell].value;
         }
         model->blocks.push_back(
             blocks->Make(problem,

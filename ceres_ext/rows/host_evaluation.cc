@@ -41,6 +41,11 @@ Status HostEvaluation::Setup(std::shared_ptr<const ProblemRows> problem,
   // all threads do.
   std::vector<std::atomic<bool>> is_used(problem_->num_blocks());
   eliminated_.assign(n, -1);
+  if (std::find(is_eliminated.begin(),
+                is_eliminated.end(),
+                elimination::kPrivate) != is_eliminated.end()) {
+    private_.assign(n, -1);
+  }
   context->ParallelFor(n, kBlocksPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       for (int j = 0; j < problem_->NumBlocks(rows_[k]); ++j) {
@@ -48,8 +53,10 @@ Status HostEvaluation::Setup(std::shared_ptr<const ProblemRows> problem,
         if (block == BlockOfRow::kConstant) {
           continue;
         }
-        if (is_eliminated[block] != 0) {
+        if (is_eliminated[block] == elimination::kEliminated) {
           eliminated_[k] = j;
+        } else if (is_eliminated[block] == elimination::kPrivate) {
+          private_[k] = j;
         }
         if (!is_used[block].load(std::memory_order_relaxed)) {
           is_used[block].store(true, std::memory_order_relaxed);
@@ -126,6 +133,7 @@ void HostEvaluation::PlaceCells(int64_t k,
                                 std::vector<double*>* jacobians) const {
   const int32_t row = rows_[k];
   const int eliminated = eliminated_[k];
+  const int last = private_.empty() ? -1 : private_[k];
   const int num_blocks = problem_->NumBlocks(row);
   jacobians->assign(num_blocks, nullptr);
   double* next = values;
@@ -144,9 +152,12 @@ void HostEvaluation::PlaceCells(int64_t k,
     next = values + e_values;
   }
   for (int j = 0; j < num_blocks; ++j) {
-    if (j != eliminated) {
+    if (j != eliminated && j != last) {
       take(j);
     }
+  }
+  if (last >= 0) {
+    take(last);
   }
 }
 

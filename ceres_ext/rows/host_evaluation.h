@@ -44,8 +44,8 @@ class HostEvaluation {
   // Evaluates rows begin .. end - 1, begin being a multiple of kRowsPerTask.
   // residuals_of, values_of: where those of a row are wanted; empty: nowhere.
   // Cells are written one after the other, the eliminated one first, then the
-  // others from value e_values on (0: right behind it). kNumericalFailure names
-  // the first row that can't be evaluated.
+  // others from value e_values on (0: right behind it), that of a private block
+  // last. kNumericalFailure names the first row that can't be evaluated.
   using PlaceOf = std::function<double*(int64_t row)>;
   kernels::Status Evaluate(int64_t begin,
                            int64_t end,
@@ -75,6 +75,7 @@ class HostEvaluation {
   std::shared_ptr<const ProblemRows> problem_;
   std::vector<int32_t> rows_;
   std::vector<int> eliminated_;  // which of the row's blocks is; -1: none
+  std::vector<int> private_;     // likewise; empty: no row has one
   const double* state_ = nullptr;
   std::vector<uint8_t> is_object_;  // of few rows; empty: none is
   // The blocks of the rows that have a manifold, and its derivatives at the

@@ -34,31 +34,30 @@ double NumGeneralCouplings(const ProblemStructure& structure,
   }
   const ProblemRows& rows = *structure.rows;
   std::vector<int32_t> num_rows(structure.is_eliminated.size() + 1, 0);
-  context->ParallelFor(static_cast<int64_t>(structure.general_rows.size()),
-                       kRowsPerTask,
-                       [&](int64_t begin, int64_t end) {
-                         for (int64_t i = begin; i < end; ++i) {
-                           const int32_t row = structure.general_rows[i];
-                           size_t eliminated = num_rows.size() - 1;  // none
-                           bool has_other = false;
-                           for (int j = 0; j < rows.NumBlocks(row); ++j) {
-                             const int32_t block = rows.Block(row, j).index;
-                             if (block == BlockOfRow::kConstant) {
-                               continue;
-                             }
-                             if (structure.is_eliminated[block] != 0) {
-                               eliminated = static_cast<size_t>(block);
-                             } else {
-                               has_other = true;
-                             }
-                           }
-                           // Others add nothing to S.
-                           if (has_other) {
-                             __atomic_fetch_add(
-                                 &num_rows[eliminated], 1, __ATOMIC_RELAXED);
-                           }
-                         }
-                       });
+  context->ParallelFor(
+      static_cast<int64_t>(structure.general_rows.size()),
+      kRowsPerTask,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int32_t row = structure.general_rows[i];
+          size_t eliminated = num_rows.size() - 1;  // none
+          bool has_other = false;
+          for (int j = 0; j < rows.NumBlocks(row); ++j) {
+            const int32_t block = rows.Block(row, j).index;
+            if (block == BlockOfRow::kConstant) {
+              continue;
+            }
+            if (structure.is_eliminated[block] == elimination::kEliminated) {
+              eliminated = static_cast<size_t>(block);
+            }
+            has_other |= structure.is_eliminated[block] == 0;
+          }
+          // Others add nothing to S.
+          if (has_other) {
+            __atomic_fetch_add(&num_rows[eliminated], 1, __ATOMIC_RELAXED);
+          }
+        }
+      });
   double num_couplings = num_rows.back();
   num_rows.pop_back();
   for (const int32_t n : num_rows) {

@@ -11,6 +11,10 @@
 // to results that the caller has set (to zero, or to D^2 p). Batches are asked
 // in their order, so owners come before those who add.
 //
+// A *private* block has one column, and one row alone has it. It is eliminated
+// within its row before E's other blocks, one of which the row may have too.
+// Private blocks are an E family of their own.
+//
 // No eliminated block and F block stand together in rows of two batches: the
 // product of W's parts would be missing from the diagonal blocks of S, and with
 // it from SCHUR_JACOBI. Steps don't need it.
@@ -20,6 +24,7 @@
 #ifndef CERES_EXT_SOLVER_BATCH_H_
 #define CERES_EXT_SOLVER_BATCH_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -35,11 +40,12 @@
 
 namespace ceres_ext::solver {
 
-// The families of a problem and who owns them: the number of a batch, or
-// kShared. Vectors of unknowns are two arrays, one of the values of E, one of
-// those of F.
+// The families of a problem and who owns them: the number of a batch, kShared,
+// or, of a family of E, kPrivate. Vectors of unknowns are two arrays, one of
+// the values of E, one of those of F.
 struct ProblemBlocks {
   static constexpr int kShared = -1;
+  static constexpr int kPrivate = -2;
   kernels::BlockFamilies e;
   kernels::BlockFamilies f;
   std::vector<int> e_owner;
@@ -47,6 +53,10 @@ struct ProblemBlocks {
   // F blocks that are merged in matrices of blocks, none of a family that a
   // batch owns.
   kernels::MergedBlocks merged;
+
+  bool has_private() const {
+    return std::find(e_owner.begin(), e_owner.end(), kPrivate) != e_owner.end();
+  }
 
   // The families of u and schur_diagonal.
   const kernels::BlockFamilies& f_matrices() const {
@@ -141,6 +151,14 @@ class Batch : public SchurContribution {
                                          const double* /*v_inverse*/,
                                          const double* /*z*/,
                                          double* /*y*/) {
+    return {};
+  }
+  // Writes those of the batch's private blocks, which are zero in `e`, given
+  // the rest of a step. v_inverse: after EliminatedBlocks.
+  virtual kernels::Status BackSubstitutePrivate(const double* /*b*/,
+                                                const double* /*v_inverse*/,
+                                                const double* /*f*/,
+                                                double* /*e*/) {
     return {};
   }
 

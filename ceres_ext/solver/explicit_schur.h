@@ -290,7 +290,9 @@ class ExplicitSchur {
   // values: size().num_values, of a dense matrix column-major, those above the
   // diagonal left as they are and zeros behind the columns.
   kernels::Status Write(const ExplicitSchurRequest& request, double* values) {
-    const bool has_sums = request.is_same_linearization && is_written_;
+    // Rows without their private blocks depend on D too.
+    const bool has_sums =
+        request.is_same_linearization && is_written_ && !blocks_.has_private();
     is_written_ = false;
     if (writer_ != nullptr) {
       SchurBlocksRequest of_batch;

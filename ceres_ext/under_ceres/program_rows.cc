@@ -2,9 +2,11 @@
 
 #include "ceres_ext/under_ceres/program_rows.h"
 
+#include <iterator>
 #include <limits>
 #include <set>
 #include <typeinfo>
+#include <utility>
 
 #include "ceres/loss_function.h"
 #include "ceres_ext/import/elimination.h"
@@ -75,45 +77,76 @@ bool ImportProgram(const ceres::internal::Program& program,
   return true;
 }
 
+namespace {
+
+// True for the blocks of the program that are in the group.
+std::vector<uint8_t> IsInGroup(const ceres::internal::Program& program,
+                               const std::set<double*>& group,
+                               kernels::HostContext* context) {
+  constexpr int64_t kBlocksPerTask = 1 << 10;
+  const auto& blocks = program.parameter_blocks();
+  std::vector<uint8_t> is_in(blocks.size());
+  context->ParallelFor(static_cast<int64_t>(blocks.size()),
+                       kBlocksPerTask,
+                       [&](int64_t begin, int64_t end) {
+                         for (int64_t i = begin; i < end; ++i) {
+                           auto* state =
+                               const_cast<double*>(blocks[i]->user_state());
+                           is_in[i] = group.count(state) > 0 ? 1 : 0;
+                         }
+                       });
+  return is_in;
+}
+
+}  // namespace
+
 bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             const ceres::ParameterBlockOrdering* ordering,
                             int max_size,
+                            bool takes_private,
                             kernels::HostContext* context,
                             std::vector<uint8_t>* is_eliminated,
                             std::string* note,
                             std::string* reason) {
   ProgramRows rows(program);
   rows.ReadBlocks(context);
-  if (ordering == nullptr || ordering->NumGroups() < 2) {
-    *is_eliminated = IndependentSet(rows, max_size);
-    return true;
-  }
-  if (ordering->NumElements() != program.NumParameterBlocks()) {
+  const bool has_groups = ordering != nullptr && ordering->NumGroups() >= 2;
+  if (has_groups && ordering->NumElements() != program.NumParameterBlocks()) {
     *reason = "linear_solver_ordering has " +
               std::to_string(ordering->NumElements()) +
               " parameter blocks, and the program has " +
               std::to_string(program.NumParameterBlocks());
     return false;
   }
-  const std::set<double*>& first_group =
-      ordering->group_to_elements().begin()->second;
-  constexpr int64_t kBlocksPerTask = 1 << 10;
-  const auto& blocks = program.parameter_blocks();
-  is_eliminated->resize(blocks.size());
-  context->ParallelFor(
-      static_cast<int64_t>(blocks.size()),
-      kBlocksPerTask,
-      [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          auto* state = const_cast<double*>(blocks[i]->user_state());
-          (*is_eliminated)[i] = first_group.count(state) > 0 ? 1 : 0;
-        }
-      });
+  is_eliminated->clear();
+  // All groups but the last.
+  std::vector<std::vector<uint8_t>> groups;
+  if (has_groups) {
+    const auto& all = ordering->group_to_elements();
+    for (auto group = all.begin(); std::next(group) != all.end(); ++group) {
+      groups.push_back(IsInGroup(program, group->second, context));
+      if (!takes_private || groups.size() == 2) {
+        break;
+      }
+    }
+  }
+  if (takes_private) {
+    *is_eliminated = ChooseBesidePrivate(rows, groups, context);
+    if (!is_eliminated->empty()) {
+      return true;
+    }
+  }
+  if (!has_groups) {
+    *is_eliminated = IndependentSet(rows, max_size);
+    return true;
+  }
+  *is_eliminated = std::move(groups[0]);
   if (!IsIndependentSet(rows, *is_eliminated, context)) {
     *reason =
         "the first group of linear_solver_ordering is not an independent set";
     return false;
   }
+  const auto& blocks = program.parameter_blocks();
   int64_t num_wide = 0;
   for (size_t i = 0; i < blocks.size(); ++i) {
     if ((*is_eliminated)[i] != 0 && blocks[i]->TangentSize() > max_size) {

@@ -117,9 +117,13 @@ bool ImportProgram(const ceres::internal::Program& program,
 // Returns false with a sentence in *reason if the first group is not an
 // independent set. Without blocks of more than max_size tangent dimensions;
 // *note says so, a clause, if the first group has some.
+// takes_private: if many rows have private blocks, the set is what is
+// eliminated beside these: the first or second group of the ordering unless it
+// is the last, or an independent set of points (ChooseBesidePrivate).
 bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
                             const ceres::ParameterBlockOrdering* ordering,
                             int max_size,
+                            bool takes_private,
                             kernels::HostContext* context,
                             std::vector<uint8_t>* is_eliminated,
                             std::string* note,

@@ -205,6 +205,9 @@ bool SolveSetup::TakeInAnyOrder(PreprocessedProblem* pp) {
       MayHaveSmallSchur(input_.options, pp->options)) {
     import_options.most_small_residuals = kMostSmallSchurResiduals;
   }
+  // A covariance is asked of any block. Each rank has its own E in one piece.
+  import_options.takes_private = input_.purpose == Purpose::kSolve &&
+                                 input_.options.communicator == nullptr;
   is_final_ = false;
   if (TakeAsOrdered(import_options, pp)) {
     return true;
@@ -230,6 +233,7 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
   if (input_.arrays != nullptr) {
     return input_.arrays->ChooseEliminated(context,
                                            max_size,
+                                           import_options.takes_private,
                                            &import_options.num_eliminate_blocks,
                                            &elimination_note_,
                                            reason) &&
@@ -241,6 +245,7 @@ bool SolveSetup::TakeEliminated(ImportOptions import_options,
           *program,
           is_schur ? pp->options.linear_solver_ordering.get() : nullptr,
           max_size,
+          import_options.takes_private,
           context,
           &is_eliminated,
           &elimination_note_,

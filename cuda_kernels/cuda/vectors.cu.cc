@@ -26,6 +26,7 @@
 #include "cuda_kernels/ops/manifolds.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/power_series.h"
+#include "cuda_kernels/ops/private_blocks.h"
 #include "cuda_kernels/ops/robust_losses.h"
 #include "cuda_kernels/ops/row_constants.h"
 #include "cuda_kernels/ops/schur_terms.h"
@@ -230,6 +231,12 @@ CERES_EXT_RUN(BlockSumParams<MergedRows<kFewEliminatedColumns>>)
 CERES_EXT_RUN(BlockSumParams<MergedRows<kMaxEliminatedSize>>)
 CERES_EXT_RUN(BlockSumParams<PartialSums>)
 CERES_EXT_RUN(ScaleRowsParams)
+CERES_EXT_RUN(EliminatePrivateParams)
+CERES_EXT_RUN(ApplyPrivateParams)
+CERES_EXT_RUN(BackSubstitutePrivateParams)
+CERES_EXT_RUN(PrivateProductsParams<CellProduct::kVector>)
+CERES_EXT_RUN(PrivateProductsParams<CellProduct::kSquares>)
+CERES_EXT_RUN(PrivateProductsParams<CellProduct::kMatrix>)
 CERES_EXT_RUN(CopyRangesParams)
 CERES_EXT_RUN(InvertBlocksParams<3>)
 CERES_EXT_RUN(InvertBlocksParams<9>)

@@ -183,9 +183,9 @@ CERES_EXT_HOST_DEVICE inline double SubtractProduct(
   return sum;
 }
 
-// Most families of eliminated blocks: one for each size, and points, which
-// observations have.
-inline constexpr int kMaxEliminatedFamilies = kMaxEliminatedSize + 1;
+// Most families of eliminated blocks: one for each size, points, which
+// observations have, and private blocks.
+inline constexpr int kMaxEliminatedFamilies = kMaxEliminatedSize + 2;
 // Eliminated blocks of at most so many columns have formulas of their own: a
 // thread of a device keeps two rows of W in registers.
 inline constexpr int kFewEliminatedColumns = 6;

@@ -37,13 +37,16 @@ Status BlockRowsBuilder::Check() const {
   for (size_t i = 0; i < num_residuals_.size(); ++i) {
     num_residuals += num_residuals_[i];
     int num_eliminated = 0;
+    int num_private = 0;
     for (int32_t c = cell_begin_[i]; c < cell_begin_[i + 1]; ++c) {
       const Cell& cell = given_cells_[c];
       const BlockFamilies& families = cell.eliminated ? e_ : f_;
-      num_eliminated += cell.eliminated ? 1 : 0;
+      num_eliminated += cell.eliminated && !cell.is_private ? 1 : 0;
+      num_private += cell.is_private ? 1 : 0;
       if (cell.family < 0 || cell.family >= families.size() || cell.block < 0 ||
           cell.block >= families[cell.family].num_blocks || cell.size < 0 ||
-          cell.size > families[cell.family].size) {
+          cell.size > families[cell.family].size ||
+          (cell.is_private && (!cell.eliminated || cell.size != 1))) {
         return {StatusCode::kInvalidArgument,
                 Row(i) + " has a cell of block " + std::to_string(cell.block) +
                     " with " + std::to_string(cell.size) +
@@ -51,9 +54,10 @@ Status BlockRowsBuilder::Check() const {
                     " doesn't have."};
       }
     }
-    if (num_eliminated > 1) {
+    if (num_eliminated > 1 || num_private > 1) {
       return {StatusCode::kInvalidArgument,
-              Row(i) + " has two eliminated blocks."};
+              Row(i) + (num_private > 1 ? " has two private blocks."
+                                        : " has two eliminated blocks.")};
     }
   }
   if (num_residuals > kMaxInt ||
@@ -183,21 +187,38 @@ void BlockRowsBuilder::AddMergedCell(const MergedBlocks::Place& place,
        {merged_->ColumnBegin(place), i, merged_->families[place.family].size}});
 }
 
+// Eliminated cells come first, private ones last, rows by their eliminated
+// block: family and place in it. Rows without one come last.
+std::pair<int64_t, int32_t> BlockRowsBuilder::OrderCells(int64_t i) {
+  const auto begin = given_cells_.begin() + cell_begin_[i];
+  const auto end = given_cells_.begin() + cell_begin_[i + 1];
+  const auto last =
+      std::find_if(begin, end, [](const Cell& c) { return c.is_private; });
+  if (last != end) {
+    std::rotate(last, last + 1, end);
+  }
+  const auto first = std::find_if(
+      begin, end, [](const Cell& c) { return c.eliminated && !c.is_private; });
+  if (first == end) {
+    return {kMaxInt, 0};
+  }
+  std::rotate(begin, first, first + 1);
+  return {begin->family, begin->block};
+}
+
 Status BlockRowsBuilder::Build() {
   CERES_EXT_RETURN_IF_ERROR(Check());
-  // Eliminated cells first in each row, rows by their eliminated block: family
-  // and place in it. Rows without one come last.
   const auto n = static_cast<int64_t>(num_residuals_.size());
-  std::vector<std::pair<int64_t, int32_t>> key(n, {kMaxInt, 0});
+  std::vector<std::pair<int64_t, int32_t>> key(n);
   for (int64_t i = 0; i < n; ++i) {
-    for (int32_t c = cell_begin_[i]; c < cell_begin_[i + 1]; ++c) {
-      if (given_cells_[c].eliminated) {
-        key[i] = {given_cells_[c].family, given_cells_[c].block};
-        std::rotate(given_cells_.begin() + cell_begin_[i],
-                    given_cells_.begin() + c,
-                    given_cells_.begin() + c + 1);
-      }
-    }
+    key[i] = OrderCells(i);
+  }
+  const auto is_private = [](const Cell& cell) { return cell.is_private; };
+  const auto one =
+      std::find_if(given_cells_.begin(), given_cells_.end(), is_private);
+  if (one != given_cells_.end()) {
+    private_family_ = one->family;
+    private_cells_.assign(n, {0, -1, 0});
   }
   row_order_.resize(n);
   std::iota(row_order_.begin(), row_order_.end(), 0);
@@ -223,11 +244,19 @@ Status BlockRowsBuilder::Build() {
       const Cell& cell = given_cells_[c];
       const BlockFamily& family = (cell.eliminated ? e_ : f_)[cell.family];
       const auto size = static_cast<int16_t>(cell.size);
+      const auto column = static_cast<int32_t>(
+          family.value_begin + int64_t{family.size} * cell.block);
       cells_.push_back({num_values_,
-                        static_cast<int32_t>(family.value_begin +
-                                             int64_t{family.size} * cell.block),
+                        column,
                         size,
-                        static_cast<int16_t>(cell.eliminated ? 1 : 0)});
+                        cell.is_private
+                            ? kPrivateCell
+                            : static_cast<int16_t>(cell.eliminated ? 1 : 0)});
+      if (cell.is_private) {
+        private_cells_[i] = {num_values_, column, cell.block};
+        num_values_ += num_residuals;
+        continue;
+      }
       if (cell.eliminated) {
         eliminated_[i] = {
             num_values_, cell.block, size, static_cast<int16_t>(cell.family)};

@@ -7,7 +7,9 @@
 //
 //   values = [row 0: cell of E, cells of F] [row 1: ...] ...
 //
-// which is how Ceres writes them.
+// which is how Ceres writes them. A *private* cell comes last. Its block is an
+// eliminated one of one column that no other row has; the row may have another
+// eliminated block (ops/private_blocks.h).
 //
 //   BlockRowsBuilder builder(e_families, f_families);
 //   builder.AddRow(2);
@@ -63,10 +65,18 @@ inline constexpr int kMaxEliminatedSize = 16;
 
 // One access of 16 bytes.
 struct alignas(16) RowCell {
-  int64_t value;   // first of the cell's values
-  int32_t column;  // first of its columns in a vector of its families
-  int16_t size;    // columns
-  int16_t eliminated;
+  int64_t value;       // first of the cell's values
+  int32_t column;      // first of its columns in a vector of its families
+  int16_t size;        // columns
+  int16_t eliminated;  // 0: of F; kPrivateCell: of a private block
+};
+inline constexpr int16_t kPrivateCell = 2;
+
+// The private cell of a row.
+struct alignas(16) PrivateCell {
+  int64_t value;
+  int32_t column;  // in a vector of E; -1: the row has none
+  int32_t block;   // place in the family
 };
 
 struct BlockRowsRef {
@@ -271,8 +281,9 @@ class BlockRowsBuilder {
   struct Cell {
     bool eliminated;
     int32_t family;
-    int32_t block;  // within the family
-    int32_t size;   // at most the family's
+    int32_t block;            // within the family
+    int32_t size;             // at most the family's
+    bool is_private = false;  // of one column, of no other row; eliminated
   };
   // The families, and *merged, outlive the builder. merged: null, none.
   BlockRowsBuilder(const BlockFamilies& e,
@@ -296,9 +307,9 @@ class BlockRowsBuilder {
   }
 
   // Orders and lists. kInvalidArgument names the first row with two eliminated
-  // blocks or a cell that its family doesn't have; kUnsupported: an eliminated
-  // block of more than kMaxEliminatedSize columns, another one of more than
-  // kMaxBlockColumns, 2^31 residuals or cells.
+  // blocks, two private ones or a cell that its family doesn't have;
+  // kUnsupported: an eliminated block of more than kMaxEliminatedSize columns,
+  // another one of more than kMaxBlockColumns, 2^31 residuals or cells.
   // The same result for the same rows.
   Status Build();
 
@@ -314,6 +325,12 @@ class BlockRowsBuilder {
   const std::vector<BlockList>& e_lists() const { return e_lists_; }
   const std::vector<BlockList>& f_lists() const { return f_lists_; }
   const std::vector<EliminatedCell>& eliminated() const { return eliminated_; }
+  // One per row, if a row has a private block. Private cells are in no list.
+  // private_family is the family of all; -1: there are none.
+  const std::vector<PrivateCell>& private_cells() const {
+    return private_cells_;
+  }
+  int private_family() const { return private_family_; }
   // For merged blocks: a cell is everything that the row has of the block, and
   // its value is the begin of the block's columns in merged_column().
   const std::vector<BlockList>& merged_lists() const { return merged_lists_; }
@@ -321,6 +338,9 @@ class BlockRowsBuilder {
 
  private:
   Status Check() const;
+  // Puts the cells of row i into the order of its values, and returns its place
+  // among rows.
+  std::pair<int64_t, int32_t> OrderCells(int64_t i);
   void AddMergedCell(const MergedBlocks::Place& place,
                      int32_t i,
                      std::vector<FamilyCell>* cells) const;
@@ -338,6 +358,8 @@ class BlockRowsBuilder {
   std::vector<RowCell> cells_;
   std::vector<int32_t> residual_row_;
   std::vector<EliminatedCell> eliminated_;
+  std::vector<PrivateCell> private_cells_;
+  int private_family_ = -1;
   std::vector<BlockList> e_lists_;
   std::vector<BlockList> f_lists_;
   std::vector<BlockList> merged_lists_;
@@ -419,6 +441,9 @@ class BlockRows {
     CERES_EXT_RETURN_IF_ERROR(machine->Upload(builder.cells(), &cells_));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Upload(builder.eliminated(), &eliminated_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Upload(builder.private_cells(), &private_cells_));
+    private_family_ = builder.private_family();
     view_.num_rows = builder.num_rows();
     view_.num_residuals = builder.num_residuals();
     view_.residual_row = residual_row_.data();
@@ -437,6 +462,9 @@ class BlockRows {
 
   const BlockRowsRef& ref() const { return view_; }
   const EliminatedCell* eliminated() const { return eliminated_.data(); }
+  // As the builder has them; null: there are none.
+  const PrivateCell* private_cells() const { return private_cells_.data(); }
+  int private_family() const { return private_family_; }
   const std::vector<List>& e_lists() const { return e_lists_; }
   const std::vector<List>& f_lists() const { return f_lists_; }
   const std::vector<List>& merged_lists() const { return merged_lists_; }
@@ -451,6 +479,8 @@ class BlockRows {
   Buffer<int32_t> cell_begin_;
   Buffer<RowCell> cells_;
   Buffer<EliminatedCell> eliminated_;
+  Buffer<PrivateCell> private_cells_;
+  int private_family_ = -1;
   std::vector<List> e_lists_;
   std::vector<List> f_lists_;
   std::vector<List> merged_lists_;

@@ -852,6 +852,13 @@ b_from_a. Lengths are in the unit of the points, angles in radians.
   PointPrior                      position of the point (3): point
   IntrinsicsPrior                 the k parameters of the camera, then the weight
                                   of each, 1 / sigma or 0 (2 k): camera
+  DirectionError                  direction (3): center, point, scale (1)
+  RigDirectionError               direction, place from the rig's center with
+                                  the axes of the world (6): center of the rig,
+                                  point, scale, scale of the rigs (1)
+  SensorDirectionError            direction, world_from_rig row-major (12):
+                                  center of the rig, point, scale, place in
+                                  the rig (3)
 
 BAL: a camera has a rotation vector (or a quaternion w, x, y, z), translation,
 focal length in pixels, k1, k2, and looks along its negative z axis: p = -P / P.z
@@ -860,7 +867,9 @@ from the image's centre.
 Reprojection errors: projection minus (x, y), both in pixels. Images that name
 the same camera share its intrinsics. Errors of poses are (log D, d), D the
 rotation and d the translation of pose * measured pose^-1; that of a position is
-measured minus estimated, that of a point estimated minus measured.
+measured minus estimated, that of a point estimated minus measured. Direction
+errors are the direction minus the scale times the point relative to the camera;
+each residual block has a scale of its own.
 ceres_ext/photogrammetry.h and docs/photogrammetry.md have the details.
 
 observations: (n, columns), float64.

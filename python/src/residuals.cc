@@ -13,6 +13,7 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/device_cost_function.h"
+#include "ceres_ext/direction_cost_functions.h"
 #include "ceres_ext/photogrammetry.h"
 #include "examples/colmap/reprojection_costs.h"
 
@@ -30,7 +31,7 @@ std::vector<int> SizesOf(std::integer_sequence<int, kSizes...> /*sizes*/) {
 // Jacobian, of which only the distortion has Jets.
 template <typename Error>
 struct WrittenModel {
-  static constexpr int kNumResiduals = 2;
+  static constexpr int kNumResiduals = Error::kNumResiduals;
   using BlockSizes = typename Error::BlockSizes;
   using Constants = Error;
 
@@ -227,6 +228,23 @@ void AddBal(const char* name,
                   &colmap::MakeCostFunction<Constants, Cost>});
 }
 
+// The constants are all of the functor. They have device forms.
+template <typename Error>
+void AddDirection(const char* name,
+                  const Roles& roles,
+                  std::vector<NamedResidual>* all) {
+  using Cost = ceres_ext::internal::DirectionCostFunction<Error>;
+  all->push_back({name,
+                  nullptr,
+                  nullptr,
+                  Error::kNumResiduals,
+                  sizeof(Error) / sizeof(double),
+                  roles,
+                  SizesOf(typename Error::BlockSizes()),
+                  sizeof(Error),
+                  &colmap::MakeCostFunction<Error, Cost>});
+}
+
 std::vector<NamedResidual> MakeNamedResiduals() {
   std::vector<NamedResidual> all;
   AddBal<BalReprojectionError>("BalReprojectionError", 9, &all);
@@ -243,6 +261,16 @@ std::vector<NamedResidual> MakeNamedResiduals() {
   AddPriors<AngleAxis>(&all);
   AddPrior<PointPrior, PointPrior::BlockSizes>(
       "PointPrior", nullptr, 3, {"point"}, &all);
+  AddDirection<DirectionError>(
+      "DirectionError", {"center", "point", "scale"}, &all);
+  AddDirection<RigDirectionError>(
+      "RigDirectionError",
+      {"center of the rig", "point", "scale", "scale of the rigs"},
+      &all);
+  AddDirection<SensorDirectionError>(
+      "SensorDirectionError",
+      {"center of the rig", "point", "scale", "place in the rig"},
+      &all);
   return all;
 }
 

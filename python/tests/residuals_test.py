@@ -233,6 +233,49 @@ def test_priors_of_points():
     check_prior("PointPrior", measured, [[points]], points - measured)
 
 
+def make_directions():
+    """Rows of DirectionError and the values of their blocks."""
+    centers, points = make_points(seed=3), make_points(seed=4)
+    scales = numpy.linspace(0.5, 2.0, N)[:, None]
+    directions = make_points(seed=5)
+    return directions, centers, points, scales
+
+
+def check_directions(name, observations, arrays, error):
+    found = residuals(name, observations, arrays)
+    numpy.testing.assert_allclose(found, error, rtol=0, atol=1e-14)
+
+
+def test_directions():
+    directions, centers, points, scales = make_directions()
+    check_directions(
+        "DirectionError",
+        directions,
+        [centers, points, scales],
+        directions - scales * (points - centers),
+    )
+
+
+def test_directions_in_rigs():
+    directions, centers, points, scales = make_directions()
+    offsets = make_points(seed=6)
+    rig_scales = numpy.full((N, 1), 1.5)
+    check_directions(
+        "RigDirectionError",
+        numpy.hstack([directions, offsets]),
+        [centers, points, scales, rig_scales],
+        directions - scales * (points - centers - rig_scales * offsets),
+    )
+    rotations = make_points(seed=7)[:, :, None] * make_points(seed=8)[:, None, :]
+    places = numpy.einsum("nij,nj->ni", rotations, offsets)
+    check_directions(
+        "SensorDirectionError",
+        numpy.hstack([directions, rotations.reshape(N, 9)]),
+        [centers, points, scales, offsets],
+        directions - scales * (points - centers - places),
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "columns", "sizes", "arguments"),
     [

@@ -713,6 +713,7 @@ TEST(Elimination, IsCeressOwn) {
     ASSERT_TRUE(ChooseEliminatedBlocks(*program,
                                        &ordering,
                                        std::numeric_limits<int>::max(),
+                                       /*takes_private=*/false,
                                        &context,
                                        &is_eliminated,
                                        &note,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ceres/autodiff_cost_function.h"
+#include "ceres/dynamic_numeric_diff_cost_function.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
 #include "ceres/parameter_block.h"
@@ -639,7 +640,7 @@ TEST_P(ArrayRowsTest, HashOfViews) {
     ImportOptions options;
     std::string reason;
     ASSERT_TRUE(import.ChooseEliminated(
-        &context_, 3, &options.num_eliminate_blocks, &reason));
+        &context_, 3, false, &options.num_eliminate_blocks, &reason));
     for (const bool wants_hash : {true, false}) {
       ProblemStructure structure;
       ASSERT_TRUE(
@@ -974,6 +975,121 @@ TEST_P(LongBlocksTest, PairsOfBlocksAreCounted) {
 INSTANTIATE_TEST_SUITE_P(Threads, LongBlocksTest, testing::Values(1, 4));
 INSTANTIATE_TEST_SUITE_P(Threads, BundleStructureTest, testing::Values(1, 4));
 INSTANTIATE_TEST_SUITE_P(Threads, ArrayRowsTest, testing::Values(1, 4));
+
+// 30 points that 6 centers see in 3 rows each, by directions with a scale each;
+// those of rows 0 and 1 are one block, that of row 2 is constant, and row 3 has
+// a second block of its own.
+TEST(PrivateBlocks, AreThoseOfOneRow) {
+  struct Direction {
+    bool operator()(const double* const* blocks, double* residuals) const {
+      for (int i = 0; i < 3; ++i) {
+        residuals[i] = blocks[2][0] * (blocks[1][i] - blocks[0][i]);
+      }
+      return true;
+    }
+  };
+  constexpr int kNumPoints = 30;
+  constexpr int kDirections = 3 * kNumPoints;
+  std::vector<double> centers(18, 0.5);
+  std::vector<double> points(3 * kNumPoints, 1.5);
+  std::vector<double> scales(kDirections + 1, 1.0);
+  ProblemImpl impl;
+  for (int i = 0; i < kDirections; ++i) {
+    auto* const cost =
+        new ceres::DynamicNumericDiffCostFunction<Direction>(new Direction);
+    std::vector<double*> blocks = {
+        &centers[3 * (i % 6)], &points[3 * (i / 3)], &scales[i == 1 ? 0 : i]};
+    if (i == 3) {
+      blocks.push_back(&scales[kDirections]);
+    }
+    for (const double* const block : blocks) {
+      cost->AddParameterBlock(
+          block >= scales.data() && block < scales.data() + scales.size() ? 1
+                                                                          : 3);
+    }
+    cost->SetNumResiduals(3);
+    impl.AddResidualBlock(
+        cost, nullptr, blocks.data(), static_cast<int>(blocks.size()));
+  }
+  impl.SetParameterBlockConstant(&scales[2]);
+  std::vector<double*> removed;
+  double fixed_cost = 0.0;
+  std::string reason;
+  const auto program =
+      impl.program().CreateReducedProgram(&removed, &fixed_cost, &reason);
+  ASSERT_NE(program, nullptr) << reason;
+  program->SetParameterOffsetsAndIndex();
+  kernels::HostContext context(3);
+  // The scales come first, and the points after them.
+  ceres::ParameterBlockOrdering ordering;
+  for (const auto* const block : program->parameter_blocks()) {
+    auto* const state = const_cast<double*>(block->user_state());
+    ordering.AddElementToGroup(
+        state,
+        block->Size() == 1                                                ? 0
+        : state >= points.data() && state < points.data() + points.size() ? 1
+                                                                          : 2);
+  }
+  auto* const blocks = program->mutable_parameter_blocks();
+  const auto is_point = [&](const ParameterBlock* block) {
+    const double* const state = block->user_state();
+    return state >= points.data() && state < points.data() + points.size();
+  };
+  const auto choose = [&](const ceres::ParameterBlockOrdering* given) {
+    std::vector<uint8_t> is_eliminated;
+    EXPECT_TRUE(ChooseEliminatedBlocks(*program,
+                                       given,
+                                       kernels::kMaxEliminatedSize,
+                                       /*takes_private=*/true,
+                                       &context,
+                                       &is_eliminated,
+                                       &reason))
+        << reason;
+    return is_eliminated;
+  };
+  // Without an ordering, the scales of two rows and of a row that has another
+  // one may come before their points.
+  std::vector<uint8_t> is_eliminated = choose(nullptr);
+  int num_points = 0;
+  for (size_t b = 0; b < blocks->size(); ++b) {
+    num_points += is_eliminated[b] != 0 && is_point((*blocks)[b]) ? 1 : 0;
+  }
+  EXPECT_GE(num_points, kNumPoints - 2);
+  is_eliminated = choose(&ordering);
+  for (size_t b = 0; b < blocks->size(); ++b) {
+    EXPECT_EQ(is_eliminated[b] != 0, is_point((*blocks)[b])) << b;
+  }
+  std::stable_partition(
+      blocks->begin(), blocks->end(), [&](const ParameterBlock* block) {
+        return is_eliminated[block->index()] != 0;
+      });
+  program->SetParameterOffsetsAndIndex();
+  ImportOptions options;
+  options.num_eliminate_blocks = kNumPoints;
+  for (const bool takes_private : {true, false}) {
+    options.takes_private = takes_private;
+    ProblemStructure structure;
+    ASSERT_TRUE(ImportProgram(*program, options, &context, &structure, &reason))
+        << reason;
+    EXPECT_EQ(structure.general_rows.size(), size_t{kDirections});
+    if (!takes_private) {
+      EXPECT_EQ(structure.private_family, -1);
+      continue;
+    }
+    ASSERT_EQ(structure.private_family, 1);
+    EXPECT_EQ(structure.e[1].size(), kDirections - 3);
+    // The first one of row 3 is.
+    for (const ParameterBlock* const block : *blocks) {
+      const double* const state = block->user_state();
+      const bool is_scale = block->Size() == 1 && state != &scales[0] &&
+                            state != &scales[kDirections];
+      EXPECT_EQ(
+          structure.is_eliminated[block->index()] == elimination::kPrivate,
+          is_scale);
+    }
+    EXPECT_EQ(SchurStructure(structure), "3,3,d");
+  }
+}
 
 }  // namespace
 }  // namespace ceres_ext

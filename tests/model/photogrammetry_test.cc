@@ -904,6 +904,38 @@ TEST(Photogrammetry, PointPriors) {
   EXPECT_TRUE(std::equal(far.position, far.position + 3, error.position));
 }
 
+// Directions: residuals by hand, and written derivatives against Jets.
+TEST(Photogrammetry, Directions) {
+  const auto expect_agrees = [](const auto& error,
+                                const std::vector<double>& x,
+                                const Eigen::Vector3d& expected) {
+    using Error = std::decay_t<decltype(error)>;
+    const Evaluation written =
+        EvaluateWritten(error, x, typename Error::BlockSizes());
+    const Evaluation jets =
+        EvaluateByCeres<typename Error::BlockSizes>(error, x);
+    ASSERT_TRUE(written.success && jets.success);
+    for (const Evaluation* found : {&written, &jets}) {
+      EXPECT_LT((found->residuals - expected).norm(), 1e-15);
+    }
+    // Products of two and sums of three factors that are below 8.
+    EXPECT_LT((written.jacobian - jets.jacobian).norm(), 1e-14);
+  };
+  // s (X - c) = 0.5 (2, -1, 3.5)
+  expect_agrees(DirectionError{{0.5, 0.25, -1.0}},
+                {1.0, 2.0, -0.5, 3.0, 1.0, 3.0, 0.5},
+                {-0.5, 0.75, -2.75});
+  // Less 0.5 * 2 (1, 0, 0.5).
+  expect_agrees(RigDirectionError{{0.5, 0.25, -1.0}, {1.0, 0.0, 0.5}},
+                {1.0, 2.0, -0.5, 3.0, 1.0, 3.0, 0.5, 2.0},
+                {0.5, 0.75, -2.25});
+  // Less 0.5 R (1, 2, 3), R = (e_y, e_z, e_x)'.
+  expect_agrees(
+      SensorDirectionError{{0.5, 0.25, -1.0}, {0, 1, 0, 0, 0, 1, 1, 0, 0}},
+      {1.0, 2.0, -0.5, 3.0, 1.0, 3.0, 0.5, 1.0, 2.0, 3.0},
+      {0.5, 2.25, -2.25});
+}
+
 // Each case is whole: its list of blocks, a cost function, finite values, and
 // an object that can be copied to a device byte by byte.
 TEST(Photogrammetry, TheListOfCases) {

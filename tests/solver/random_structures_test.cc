@@ -3,8 +3,9 @@
 // Problems of random structure against dense Eigen: rows of 1 to 16 residuals,
 // eliminated blocks of 1 to 16 columns or none, up to 5 other blocks of 1 to 16
 // columns, repeated pairs, constant blocks, blocks with fewer columns than
-// their family, blocks without rows, beside batches of observations that have
-// the eliminated blocks to themselves or share them.
+// their family, blocks without rows, private blocks of rows with and without
+// others, beside batches of observations that have the eliminated blocks to
+// themselves or share them.
 //
 // Compiled for the host and, with CERES_EXT_TEST_ON_CUDA, for a device, real or
 // emulated.
@@ -34,6 +35,7 @@
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
 #include "cuda_kernels/model/shape.h"
+#include "cuda_kernels/ops/private_blocks.h"
 #include "cuda_kernels/structure/block_rows.h"
 #include "cuda_kernels/structure/merged_blocks.h"
 #include "cuda_kernels/structure/row_index.h"
@@ -111,7 +113,7 @@ class Problem {
   // merge: F blocks that occur only together. own_views: there are views alone,
   // each of blocks of its own.
   explicit Problem(unsigned seed, bool merge = false, bool own_views = false)
-      : random_(seed) {
+      : random_(seed), private_random_(seed) {
     const int num_observation_batches = own_views            ? 0
                                         : Uniform(0, 3) == 0 ? 2
                                                              : Uniform(0, 1);
@@ -136,6 +138,7 @@ class Problem {
     }
     if (has_general) {
       AddGeneralRows(has_points);
+      AddPrivateBlocks();
     }
     SetOwners();
     if (merge) {
@@ -183,6 +186,29 @@ class Problem {
       }
     }
     return all;
+  }
+
+  // J of the same rows after the elimination of their private blocks, whose
+  // columns are zero in it: I - a a' / h is L L with this symmetric L.
+  MatrixXd NestedJ() const {
+    MatrixXd nested = J;
+    for (int i = 0; i < blocks.e.size(); ++i) {
+      if (blocks.e_owner[i] != ProblemBlocks::kPrivate) {
+        continue;
+      }
+      const int64_t begin = blocks.e[i].value_begin;
+      for (int64_t k = begin; k < begin + blocks.e[i].num_values(); ++k) {
+        const VectorXd a = J.col(k);
+        const double squares = a.squaredNorm();
+        if (squares > 0.0) {
+          const double h = squares + D[k] * D[k];
+          const double c = (1.0 - std::sqrt(1.0 - squares / h)) / squares;
+          nested -= c * a * (a.transpose() * nested);
+        }
+        nested.col(k).setZero();
+      }
+    }
+    return nested;
   }
 
   int64_t num_e() const { return blocks.e.num_values(); }
@@ -325,6 +351,34 @@ class Problem {
                               : Uniform(1, kernels::kMaxEliminatedSize);
   }
 
+  // Most rows have one in half of the problems, some with a derivative of zero.
+  void AddPrivateBlocks() {
+    const auto below = [this](int n) {
+      return std::uniform_int_distribution<int>(0, n - 1)(private_random_);
+    };
+    if (below(2) == 0) {
+      return;
+    }
+    std::vector<Row*> with;
+    for (Row& row : rows) {
+      if (below(4) > 0) {
+        with.push_back(&row);
+      }
+    }
+    std::shuffle(with.begin(), with.end(), private_random_);
+    private_family_ = AddFamily(
+        true, 1, static_cast<int>(with.size()), /*may_be_less=*/false);
+    for (size_t i = 0; i < with.size(); ++i) {
+      auto& cells = with[i]->cells;
+      cells.insert(cells.begin() + below(static_cast<int>(cells.size()) + 1),
+                   {/*eliminated=*/true,
+                    private_family_,
+                    static_cast<int32_t>(i),
+                    1,
+                    /*is_private=*/true});
+    }
+  }
+
   void AddCell(bool eliminated, int family, Row* row) {
     const auto& families = eliminated ? blocks.e : blocks.f;
     if (families[family].num_blocks == 0) {
@@ -357,11 +411,14 @@ class Problem {
     bool others = observations.size() + (views.cells.empty() ? 0 : 1) != 1;
     for (const Row& row : rows) {
       for (const auto& cell : row.cells) {
-        others |= cell.eliminated && cell.family == 0;
+        others |= cell.eliminated && !cell.is_private && cell.family == 0;
       }
     }
     if (!others) {
       blocks.e_owner[0] = 0;
+    }
+    if (private_family_ >= 0) {
+      blocks.e_owner[private_family_] = ProblemBlocks::kPrivate;
     }
   }
 
@@ -444,9 +501,11 @@ class Problem {
            c < builder->cell_begin()[k + 1];
            ++c) {
         const kernels::RowCell& cell = builder->cells()[c];
+        const bool is_zero =
+            cell.eliminated == kernels::kPrivateCell && k % 7 == 0;
         for (int i = 0; i < num_residuals; ++i) {
           for (int j = 0; j < cell.size; ++j) {
-            const double value = Normal();
+            const double value = is_zero ? 0.0 : Normal();
             general_values[cell.value + i * cell.size + j] = value;
             J(at + i, (cell.eliminated != 0 ? 0 : num_e()) + cell.column + j) =
                 value;
@@ -462,6 +521,8 @@ class Problem {
   }
 
   std::mt19937 random_;
+  std::mt19937 private_random_;
+  int private_family_ = -1;
   std::vector<std::vector<int>> e_columns_;
   std::vector<std::vector<int>> f_columns_;
 };
@@ -789,8 +850,9 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
     V.diagonal() += D_e.cwiseAbs2();
     const MatrixXd W = F.transpose() * E;
     const MatrixXd Vi_W = V.llt().solve(W.transpose());
-    const MatrixXd U = F.transpose() * F;
-    const MatrixXd S = U - W * Vi_W;
+    const MatrixXd S = F.transpose() * F - W * Vi_W;
+    const MatrixXd nested_F = problem.NestedJ().rightCols(num_f);
+    const MatrixXd U = nested_F.transpose() * nested_F;
     const VectorXd rhs = F.transpose() * problem.b -
                          W * V.llt().solve(E.transpose() * problem.b);
     // Sums over all residuals of values that are bounded by the largest of U,
@@ -1098,8 +1160,9 @@ TEST_F(RandomStructures, PowerSeriesIsTheDenseOne) {
     OnMachine data(problem, machine_.get());
     const int64_t num_e = problem.num_e();
     const int64_t num_f = problem.num_f();
-    const MatrixXd E = problem.J.leftCols(num_e);
-    const MatrixXd F = problem.J.rightCols(num_f);
+    const MatrixXd nested = problem.NestedJ();
+    const MatrixXd E = nested.leftCols(num_e);
+    const MatrixXd F = nested.rightCols(num_f);
     MatrixXd V = E.transpose() * E;
     V.diagonal() += problem.D.head(num_e).cwiseAbs2();
     const MatrixXd W = F.transpose() * E;
@@ -1831,11 +1894,75 @@ TEST(BlockRowsBuilder, RefusesWhatIsNoRow) {
   EXPECT_EQ(build({{false, 0, 0, 7}}),
             "Row 1 has a cell of block 0 with 7 columns, which family 0 "
             "doesn't have.");
+  e.Add(1, 3);
+  EXPECT_EQ(build({{true, 1, 0, 1, true}, {true, 0, 0, 3}}), "");
+  EXPECT_EQ(build({{true, 1, 0, 1, true}, {true, 1, 1, 1, true}}),
+            "Row 1 has two private blocks.");
+  EXPECT_EQ(build({{true, 0, 0, 3, true}}),
+            "Row 1 has a cell of block 0 with 3 columns, which family 0 "
+            "doesn't have.");
   e.Add(16, 1);
-  EXPECT_EQ(build({{true, 1, 0, 16}}), "");
+  EXPECT_EQ(build({{true, 2, 0, 16}}), "");
   e.Add(17, 1);
   EXPECT_EQ(build({}),
             "An eliminated block has 17 columns, at most 16 are supported.");
+}
+
+// The private cell comes last, the eliminated one first.
+TEST(BlockRowsBuilder, PutsPrivateCellsLast) {
+  kernels::BlockFamilies e;
+  kernels::BlockFamilies f;
+  e.Add(3, 2);
+  e.Add(1, 4);
+  f.Add(6, 1);
+  kernels::BlockRowsBuilder builder(e, f);
+  builder.AddRow(2);
+  builder.AddCell({false, 0, 0, 6});
+  builder.AddRow(3);
+  builder.AddCell({true, 1, 2, 1, true});
+  builder.AddCell({false, 0, 0, 6});
+  builder.AddCell({true, 0, 1, 3});
+  ASSERT_TRUE(builder.Build().ok());
+  EXPECT_EQ(builder.row_order(), (std::vector<int32_t>{1, 0}));
+  ASSERT_EQ(builder.cells().size(), 4u);
+  EXPECT_EQ(builder.cells()[0].eliminated, 1);
+  EXPECT_EQ(builder.cells()[1].eliminated, 0);
+  EXPECT_EQ(builder.cells()[2].eliminated, kernels::kPrivateCell);
+  EXPECT_EQ(builder.cells()[2].value, 3 * (3 + 6));
+  EXPECT_EQ(builder.num_values(), 3 * (3 + 6 + 1) + 2 * 6);
+  EXPECT_EQ(builder.private_family(), 1);
+  ASSERT_EQ(builder.private_cells().size(), 2u);
+  EXPECT_EQ(builder.private_cells()[0].value, 3 * (3 + 6));
+  EXPECT_EQ(builder.private_cells()[0].column, 6 + 2);
+  EXPECT_EQ(builder.private_cells()[0].block, 2);
+  EXPECT_EQ(builder.private_cells()[1].column, -1);
+  ASSERT_EQ(builder.e_lists().size(), 1u);
+  EXPECT_EQ(builder.e_lists()[0].family, 0);
+}
+
+// c and 1 / h to four roundings of the root that loses no digits, however small
+// d is beside a.
+TEST(EliminatePrivate, FactorsAreExact) {
+  for (const double squares : {0.0, 1e-300, 1e-20, 1.0, 3.0, 1e20}) {
+    for (const double d : {0.0, 1e-150, 1e-9, 1.0, 7.0, 1e9}) {
+      const kernels::PrivateFactors found =
+          kernels::EliminatePrivate(squares, d);
+      const long double h =
+          static_cast<long double>(squares) + static_cast<long double>(d) * d;
+      if (h == 0.0L) {
+        EXPECT_EQ(found.c, 0.0);
+        EXPECT_EQ(found.h_inverse, 1.0);
+        continue;
+      }
+      const long double q = d / std::sqrt(h);
+      const long double c = 1.0L / (h * (1.0L + q));
+      EXPECT_NEAR(found.h_inverse * h, 1.0L, 4 * kEpsilon);
+      EXPECT_NEAR(found.c / c, 1.0L, 8 * kEpsilon);
+      // L L = P on a: (1 - c a'a)^2 = d^2 / h.
+      const long double on_a = 1.0L - c * squares;
+      EXPECT_NEAR(on_a, q, 1e-18L * 100);
+    }
+  }
 }
 
 TEST(BlockRowsBuilder, KeepsTheColumnsOfWideBlocks) {

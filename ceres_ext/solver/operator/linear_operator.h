@@ -55,15 +55,21 @@ class LinearOperator {
     machine_ = machine;
     const auto list = [](const kernels::BlockFamilies& families,
                          const std::vector<int>& owners,
-                         Shared* shared) {
+                         Shared* shared,
+                         int owner = ProblemBlocks::kShared) {
       shared->clear();
       for (int i = 0; i < families.size(); ++i) {
-        if (owners[i] == ProblemBlocks::kShared && families[i].num_blocks > 0) {
+        if (owners[i] == owner && families[i].num_blocks > 0) {
           shared->emplace_back(i, families[i]);
         }
       }
     };
     list(blocks.e, blocks.e_owner, &shared_e_);
+    list(blocks.e, blocks.e_owner, &private_e_, ProblemBlocks::kPrivate);
+    if (!options.use_schur) {
+      shared_e_.insert(shared_e_.end(), private_e_.begin(), private_e_.end());
+      private_e_.clear();
+    }
     list(blocks.f, blocks.f_owner, &shared_f_);
     std::vector<int> owners = blocks.f_owner;
     owners.resize(blocks.f_matrices().size(), ProblemBlocks::kShared);
@@ -176,11 +182,13 @@ class LinearOperator {
     const auto set_zero = [&](double* x, int64_t begin, int64_t n) {
       return x == nullptr ? kernels::Status() : machine_->SetZero(n, x + begin);
     };
-    for (const auto& [i, family] : shared_e_) {
-      CERES_EXT_RETURN_IF_ERROR(set_zero(
-          request.e_gradient, family.value_begin, family.num_values()));
-      CERES_EXT_RETURN_IF_ERROR(
-          set_zero(request.v, family.packed_begin, family.num_packed()));
+    for (const Shared* const families : {&shared_e_, &private_e_}) {
+      for (const auto& [i, family] : *families) {
+        CERES_EXT_RETURN_IF_ERROR(set_zero(
+            request.e_gradient, family.value_begin, family.num_values()));
+        CERES_EXT_RETURN_IF_ERROR(
+            set_zero(request.v, family.packed_begin, family.num_packed()));
+      }
     }
     for (const auto& [i, family] : shared_f_) {
       for (double* vector : {request.f_gradient, request.schur_rhs}) {
@@ -213,6 +221,7 @@ class LinearOperator {
 
   ProblemBlocks blocks_;
   Shared shared_e_;
+  Shared private_e_;  // of which E'b and V are sums as well
   Shared shared_f_;
   Shared shared_f_matrices_;
   std::vector<Batch*> batches_;

@@ -36,6 +36,8 @@ class SchurComplement : public LinearOperator<Machine> {
     for (auto* vector : {&e_gradient_, &sum_, &motion_}) {
       CERES_EXT_RETURN_IF_ERROR(machine->Allocate(num_shared, vector));
     }
+    // The part of private blocks stays zero: so are their cells.
+    CERES_EXT_RETURN_IF_ERROR(machine->SetZero(motion_.size(), motion_.data()));
     breakdowns_.resize(blocks.e.size());
     return machine->Upload(breakdowns_, &breakdown_);
   }
@@ -165,7 +167,8 @@ class SchurComplement : public LinearOperator<Machine> {
               sum},
           machine_));
     }
-    return ApplyInverse(sum_.data(), 1.0, e_step, nullptr);
+    CERES_EXT_RETURN_IF_ERROR(ApplyInverse(sum_.data(), 1.0, e_step, nullptr));
+    return FinishPrivate(x, e_step);
   }
 
  protected:
@@ -175,6 +178,7 @@ class SchurComplement : public LinearOperator<Machine> {
  private:
   using Base::batches_;
   using Base::blocks_;
+  using Base::private_e_;
   using Base::shared_e_;
   using Base::shared_f_;
   using Base::system_;
@@ -207,6 +211,24 @@ class SchurComplement : public LinearOperator<Machine> {
       CERES_EXT_RETURN_IF_ERROR(batch->Multiply(request));
     }
     return this->SumOverRanks(blocks_.f.num_values(), q);
+  }
+
+  // The part of private blocks, from all other parts.
+  kernels::Status FinishPrivate(const double* x, double* e_step) {
+    if (private_e_.empty()) {
+      return {};
+    }
+    for (const auto& [i, family] : private_e_) {
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->SetZero(family.num_values(), e_step + family.value_begin));
+    }
+    const double* b = system_.b;
+    for (Batch* batch : batches_) {
+      CERES_EXT_RETURN_IF_ERROR(
+          batch->BackSubstitutePrivate(b, v_inverse_.data(), x, e_step));
+      b += batch->num_residuals();
+    }
+    return {};
   }
 
   // sum = E'F p, of shared families.
