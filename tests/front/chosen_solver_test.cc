@@ -211,11 +211,6 @@ TEST_P(CantBeHad, LeavesAllAsItWasAndSaysWhy) {
   EXPECT_THAT(refused.summary.message, HasSubstr(c.reason));
 }
 
-std::vector<double>& Seven() {
-  static auto* const seven = new std::vector<double>(7, 0.1);
-  return *seven;
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Reasons,
     CantBeHad,
@@ -240,39 +235,6 @@ INSTANTIATE_TEST_SUITE_P(
               PRECONDITIONER_AS_GIVEN,
               [](auto*, auto*, auto*) {},
               "SCHUR_JACOBI"},
-        Unmet{"EliminatedBlocksOfSevenColumns",
-              LINEAR_SOLVER_ITERATIVE_SCHUR,
-              PRECONDITIONER_JACOBI,
-              [](BalTestProblem* bal,
-                 ceres::Problem* problem,
-                 ceres::Solver::Options* options) {
-                Seven().assign(7, 0.1);
-                problem->AddResidualBlock(
-                    new ceres::AutoDiffCostFunction<Near<7>, 7, 9, 7>(
-                        new Near<7>{0.1}),
-                    nullptr,
-                    bal->camera(0),
-                    Seven().data());
-                options->linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
-                options->linear_solver_ordering = nullptr;
-                // Both of observations and of others.
-                problem->AddResidualBlock(
-                    new ceres::
-                        AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
-                            new AutodiffReprojection<3>{0.0, 0.0}),
-                    nullptr,
-                    bal->camera(0),
-                    bal->point(0));
-                for (size_t i = 0; i < 2 * bal->camera_id.size(); ++i) {
-                  problem->AddResidualBlock(
-                      new ceres::AutoDiffCostFunction<Near<7>, 7, 9, 7>(
-                          new Near<7>{0.1}),
-                      nullptr,
-                      bal->camera(0),
-                      Seven().data());
-                }
-              },
-              "7 tangent dimensions"},
         Unmet{"FirstGroupIsNotIndependent",
               LINEAR_SOLVER_ITERATIVE_SCHUR,
               PRECONDITIONER_JACOBI,

@@ -94,18 +94,18 @@ TEST_P(LeftOut, IsSaidAndEndsWhereStockEnds) {
     BalTestProblem bal = MakeBalTestProblem(6, 40, 4, 9);
     auto problem = Build(&bal);
     ceres::Solver::Options options = TightOptions(&bal);
-    std::vector<double> seven(7, 0.1);
+    std::vector<double> wide(17, 0.1);
     row.modify(&bal, problem.get(), &options);
     if (options.linear_solver_ordering == nullptr) {
       // Rows about an order of their own add their block here.
       problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<Near<7>, 7, 9, 7>(new Near<7>{0.1}),
+          new ceres::AutoDiffCostFunction<Near<7>, 7, 9, 17>(new Near<7>{0.1}),
           nullptr,
           bal.camera(0),
-          seven.data());
+          wide.data());
       options.linear_solver_ordering =
           std::make_shared<ceres::ParameterBlockOrdering>();
-      options.linear_solver_ordering->AddElementToGroup(seven.data(), 0);
+      options.linear_solver_ordering->AddElementToGroup(wide.data(), 0);
       for (int i = 0; i < bal.num_points(); ++i) {
         options.linear_solver_ordering->AddElementToGroup(bal.point(i), 1);
       }
@@ -332,12 +332,12 @@ INSTANTIATE_TEST_SUITE_P(
             PATH_CERES,
             "CLUSTER_TRIDIAGONAL",
             nullptr},
-        Row{"EliminatedBlocksOfSevenColumns",
+        Row{"EliminatedBlocksOfSeventeenColumns",
             [](BalTestProblem*, ceres::Problem*, auto* options) {
               options->linear_solver_ordering = nullptr;
             },
-            PATH_CERES,
-            "7",
+            PATH_FULL,
+            "have more than 16 tangent dimensions and are not eliminated",
             nullptr}),
     [](const auto& info) { return std::string(info.param.name); });
 
