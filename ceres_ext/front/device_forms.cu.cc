@@ -2,6 +2,7 @@
 
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/device/cost_function.cuh"
+#include "ceres_ext/direction_cost_functions.h"
 
 // For rows that no batch of observations takes, and refinements of poses.
 // Points vary in windows alone.
@@ -11,3 +12,6 @@ CERES_EXT_COST_FUNCTION(ceres_ext::BalReprojectionError,
 CERES_EXT_COST_FUNCTION(ceres_ext::BalQuaternionReprojectionError,
                         ceres_ext::form::Rows,
                         ceres_ext::form::Fits<0>)
+CERES_EXT_COST_FUNCTION(ceres_ext::DirectionCost, ceres_ext::form::Rows)
+CERES_EXT_COST_FUNCTION(ceres_ext::RigDirectionCost, ceres_ext::form::Rows)
+CERES_EXT_COST_FUNCTION(ceres_ext::SensorDirectionCost, ceres_ext::form::Rows)
