@@ -87,7 +87,8 @@ std::string WhyStockNormal(const Options& options,
 inline constexpr int64_t kMostSmallSchurResiduals = 1 << 13;
 inline constexpr int64_t kMostSmallSchurColumns = 300;
 // True if a problem that is as small may have such steps. Its rows are then
-// general ones.
+// general ones, also on a device, so that a solve that a device fails to
+// complete has the bits of the host's.
 bool MayHaveSmallSchur(const Options& options,
                        const ceres::Solver::Options& solver_options);
 

@@ -12,6 +12,6 @@ CERES_EXT_COST_FUNCTION(PeakCost, form::Fits<>)
 CERES_EXT_COST_FUNCTION(DeviceAutoDiffCostFunction<OffsetLineError, 2, 1, 2, 1>,
                         form::Fits<0, 1>)
 CERES_EXT_COST_FUNCTION(PoseCost, form::Fits<1>)
-CERES_EXT_COST_FUNCTION(DirectionCost, form::Fits<0>)
+CERES_EXT_COST_FUNCTION(BearingCost, form::Fits<0>)
 
 }  // namespace ceres_ext

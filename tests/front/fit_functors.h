@@ -41,7 +41,7 @@ using PoseError = ReprojectionError<OpenCvCamera, EigenQuaternion>;
 using PoseCost = CostFunctionFor<DeviceAutoDiffCostFunction, PoseError>;
 
 // |x - target|^2 on a sphere, with written derivatives.
-struct DirectionError {
+struct BearingError {
   static constexpr int kNumResiduals = 3;
   using BlockSizes = std::integer_sequence<int, 3>;
   struct Constants {
@@ -60,7 +60,7 @@ struct DirectionError {
     return true;
   }
 };
-using DirectionCost = DeviceCostFunction<DirectionError>;
+using BearingCost = DeviceCostFunction<BearingError>;
 
 }  // namespace ceres_ext
 

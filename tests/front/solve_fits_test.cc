@@ -410,11 +410,11 @@ TEST(SolveFits, RefinesPosesOfCamerasAsCeres) {
 
 TEST(SolveFits, RefinesDirectionsAsCeres) {
   ceres::SphereManifold<3> sphere;
-  std::vector<One<DirectionError::Constants>> ones;
+  std::vector<One<BearingError::Constants>> ones;
   for (unsigned seed = 0; seed < 10; ++seed) {
     std::mt19937 random(seed);
     std::normal_distribution<double> normal;
-    One<DirectionError::Constants> one;
+    One<BearingError::Constants> one;
     for (int k = 0; k < 10; ++k) {
       one.AddRow({{0.3 * normal(random), 2.0 + normal(random), normal(random)}},
                  {0});
@@ -422,7 +422,7 @@ TEST(SolveFits, RefinesDirectionsAsCeres) {
     one.slots = {{{0.6, 0.0, 0.8}}};
     ones.push_back(one);
   }
-  ExpectAsCeres<DirectionCost>(ones, {&sphere}, nullptr, FitOptions());
+  ExpectAsCeres<BearingCost>(ones, {&sphere}, nullptr, FitOptions());
 }
 
 TEST(SolveFits, EndsAsCeresForEachReason) {

@@ -949,8 +949,6 @@ TEST_F(VectorsTest, SumsAgreeWithLongDouble) {
       dd += d * d;
       change -= term;
       absolute += std::fabs(term);
-      xy += static_cast<long double>(x[i]) * y[i];
-      absolute_xy += std::fabs(static_cast<long double>(x[i]) * y[i]);
       largest = std::max(largest, std::fabs(x[i] - y[i]));
     }
     // Each term: its own three roundings and those of the additions above it;
