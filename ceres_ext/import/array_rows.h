@@ -39,7 +39,7 @@ struct DeviceArrayFacts {
 };
 
 int TangentSize(const ArrayProblem::Parameters& parameters, int64_t block);
-// Of all blocks.
+// The largest of all blocks.
 int MaxTangentSize(const ArrayProblem::Parameters& parameters);
 bool MayBeConstant(const ArrayProblem::Parameters& parameters);
 bool IsConstant(const ArrayProblem::Parameters& parameters, int64_t block);

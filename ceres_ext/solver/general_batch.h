@@ -360,7 +360,7 @@ class GeneralBatch final : public Batch {
   const kernels::BlockRows<Machine>* rows_ = nullptr;
   ProblemBlocks blocks_;
   double* values_ = nullptr;
-  // Of more than kFewEliminatedColumns columns.
+  // True if an eliminated block has more than kFewEliminatedColumns columns.
   bool has_wide_e_ = false;
   Machine* machine_ = nullptr;
   typename Machine::template Buffer<double> y_;

@@ -22,7 +22,7 @@ struct SchurMatrixSize {
   int64_t num_factor_values = 0;  // of a sparse factor
 };
 
-// Why S has no factor. value: of F, where the leading minor ends that is not
+// S has no factor. value: of F, where the leading minor ends that is not
 // positive; below 0: that is unknown.
 inline kernels::Status NoFactor(const kernels::BlockFamilies& f,
                                 int64_t value) {
@@ -37,8 +37,7 @@ inline kernels::Status NoFactor(const kernels::BlockFamilies& f,
   return {kernels::StatusCode::kNumericalFailure,
           "The Schur complement is not positive definite" + where + "."};
 }
-// Why the V + D_e^2 of an eliminated block, the first of its family that is
-// singular, has no inverse.
+// V + D_e^2 of an eliminated block, by its place in the family, has no inverse.
 inline kernels::Status NoInverse(bool is_shared, int32_t block, bool damped) {
   return {kernels::StatusCode::kNumericalFailure,
           "E'E + D^2 of " +

@@ -122,7 +122,7 @@ class SmallSchur {
   std::vector<int32_t> group_rows_;
   std::vector<int32_t> group_columns_;
   std::vector<Eliminated> eliminated_;
-  // Of each F cell of a row with an eliminated block, its column in W'.
+  // The column in W' of each F cell of a row with an eliminated block.
   std::vector<int32_t> w_column_;
 
   template <typename T>
