@@ -124,6 +124,8 @@ struct SolvePlan {
   std::string preconditioner_name;
   // AUTO: ForcingSequenceOf knows.
   ForcingSequenceType forcing_sequence = FORCING_SEQUENCE_AUTO;
+  // PCG is at least so accurate, whatever Ceres asks for.
+  double most_q_tolerance = 1.0;
   // The part of the model's cost that PCG may leave, relative to the cost.
   double model_cost_tolerance = 0.0;
   // For observations. For views it is a request (WhyStored).

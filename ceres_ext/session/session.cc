@@ -210,6 +210,7 @@ Status Session<Machine>::SetupSteps(const SolvePlan& plan,
                                     Parts* parts) {
   const solver::ProblemBlocks& blocks = problem_.blocks();
   model_cost_tolerance_ = plan.model_cost_tolerance;
+  most_q_tolerance_ = plan.most_q_tolerance;
   forcing_sequence_ =
       ForcingSequenceOf(plan, /*are_merged=*/blocks.merged.num_merged > 0);
   std::vector<unsigned char> f_varies;
@@ -337,7 +338,8 @@ Status Session<Machine>::Step(const StepWanted& wanted,
   CERES_EXT_RETURN_IF_ERROR(
       problem_.Gather(wanted.diagonal, 1.0, diagonal.e, diagonal.f));
   solver::StepPerSolveOptions per_solve;
-  per_solve.q_tolerance = wanted.q_tolerance;
+  const double q_tolerance = std::min(wanted.q_tolerance, most_q_tolerance_);
+  per_solve.q_tolerance = q_tolerance;
   per_solve.r_tolerance = wanted.r_tolerance;
   per_solve.model_cost_tolerance =
       model_cost_tolerance_ * parts_.linearization->cost();
@@ -349,11 +351,10 @@ Status Session<Machine>::Step(const StepWanted& wanted,
     constexpr double kCarefulTolerance = 0.5;
     per_solve.use_model_cost = false;
     per_solve.use_single_blocks = true;
-    per_solve.q_tolerance = std::max(wanted.q_tolerance, kCarefulTolerance);
+    per_solve.q_tolerance = std::max(q_tolerance, kCarefulTolerance);
   } else if (per_solve.use_model_cost) {
-    per_solve.q_tolerance = ModelCostTolerance(problem_.blocks().merged,
-                                               problem_.blocks().f.size(),
-                                               wanted.q_tolerance);
+    per_solve.q_tolerance = ModelCostTolerance(
+        problem_.blocks().merged, problem_.blocks().f.size(), q_tolerance);
   }
   per_solve.use_forcing_sequence =
       forcing_sequence_ == FORCING_SEQUENCE_EISENSTAT_WALKER;

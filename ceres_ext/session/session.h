@@ -235,6 +235,7 @@ class Session {
 
   // Counts of steps.
   double model_cost_tolerance_ = 0.0;  // of the cost
+  double most_q_tolerance_ = 1.0;
   ForcingSequenceType forcing_sequence_ = FORCING_SEQUENCE_CONSTANT;
   // The linearization of the last solve; 0 if there was none.
   int last_evaluation_ = 0;

@@ -250,6 +250,38 @@ INSTANTIATE_TEST_SUITE_P(
               "independent"}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// Ceres's ordering eliminates the block of seven columns; the point is one of
+// observations and of another row.
+TEST(ChosenSolver, EliminatesBlocksOfSevenColumns) {
+  const Result result = SolveModified(
+      Chosen(LINEAR_SOLVER_ITERATIVE_SCHUR, PRECONDITIONER_JACOBI),
+      Derivatives::kAnalytic,
+      [](BalTestProblem* bal,
+         ceres::Problem* problem,
+         ceres::Solver::Options* options) {
+        Seven().assign(7, 0.1);
+        options->linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+        options->linear_solver_ordering = nullptr;
+        problem->AddResidualBlock(
+            new ceres::AutoDiffCostFunction<AutodiffReprojection<3>, 2, 9, 3>(
+                new AutodiffReprojection<3>{0.0, 0.0}),
+            nullptr,
+            bal->camera(0),
+            bal->point(0));
+        for (size_t i = 0; i < 2 * bal->camera_id.size() + 1; ++i) {
+          problem->AddResidualBlock(
+              new ceres::AutoDiffCostFunction<Near<7>, 7, 9, 7>(
+                  new Near<7>{0.1}),
+              nullptr,
+              bal->camera(0),
+              Seven().data());
+        }
+      });
+  EXPECT_EQ(result.summary.path, PATH_FULL) << result.summary.path_reason;
+  EXPECT_TRUE(result.summary.IsSolutionUsable()) << result.summary.message;
+  EXPECT_LT(result.summary.final_cost, result.summary.initial_cost);
+}
+
 TEST(ChosenPreconditioner, ReplacesThatOfAnIterativeSolverAlone) {
   for (const bool iterative : {true, false}) {
     const Result result = SolveModified(

@@ -1337,6 +1337,91 @@ TEST_F(RandomStructures, StepIsTheDenseOne) {
   EXPECT_GT(num_degenerate, kNumProblems);
 }
 
+#ifndef CERES_EXT_TEST_ON_CUDA
+// The same of general rows alone by S of eliminated blocks
+// (cholesky/small_schur.h), with and without D, and where columns of zeros are
+// padding. A problem that is nearly singular without D is left out there.
+TEST_F(RandomStructures, SmallSchurStepIsTheDenseOne) {
+  int num_problems = 0;
+  int num_wide = 0;
+  for (int seed = 0; seed < kNumProblems; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Problem problem(seed);
+    if (problem.rows.empty() || !problem.observations.empty() ||
+        !problem.views.cells.empty()) {
+      continue;
+    }
+    ++num_problems;
+    for (const auto& family : problem.blocks.e) {
+      num_wide += family.size > kernels::kFewEliminatedColumns ? 1 : 0;
+    }
+    OnMachine data(problem, machine_.get());
+    const int64_t num_e = problem.num_e();
+    const int64_t num_f = problem.num_f();
+    const VectorXd gradient = problem.J.transpose() * problem.b;
+    StepOptions options;
+    options.factorization = Factorization::kDense;
+    options.may_be_small = true;
+    std::vector<unsigned char> f_varies(static_cast<size_t>(num_f), 1);
+    for (int64_t j = 0; seed % 2 == 1 && j < num_f; ++j) {
+      f_varies[j] = problem.J.col(num_e + j).isZero(0.0) ? 0 : 1;
+    }
+    StepSolver<Machine> solver;
+    const kernels::Status setup = solver.Setup(
+        options, problem.blocks, data.batches, machine_.get(), f_varies);
+    ASSERT_TRUE(setup.ok()) << setup.message;
+    EXPECT_EQ(solver.cholesky(), nullptr);
+    for (const double factor : {1.0, 3.0, 0.0}) {
+      SCOPED_TRACE(factor);
+      MatrixXd A = problem.J.transpose() * problem.J;
+      VectorXd D = factor * problem.D;
+      A.diagonal() += D.cwiseAbs2();
+      LinearSystem system = data.system;
+      if (factor == 0.0) {
+        system.e_diagonal = nullptr;
+        system.f_diagonal = nullptr;
+      } else {
+        system.e_diagonal = data.Upload(VectorXd(D.head(num_e)));
+        system.f_diagonal = data.Upload(VectorXd(D.tail(num_f)));
+      }
+      const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(A);
+      const double least = eigen.eigenvalues()[0];
+      VectorXd first;
+      for (int run = 0; run < 2; ++run) {
+        const VectorXd poison =
+            VectorXd::Constant(num_e + num_f + 1, std::nan(""));
+        double* const e_step = data.Upload(poison);
+        double* const f_step = data.Upload(poison);
+        const StepSummary summary = solver.Solve(system, {}, e_step, f_step);
+        constexpr double kSingular = 1e-3;
+        if (least < kSingular) {
+          EXPECT_EQ(factor, 0.0);
+          break;
+        }
+        ASSERT_EQ(summary.termination, Termination::kSuccess)
+            << summary.message;
+        VectorXd x(num_e + num_f);
+        x << data.Download(num_e, e_step), data.Download(num_f, f_step);
+        // n roundings of A's elements, and |A^-1| of each.
+        const double norm = A.cwiseAbs().rowwise().sum().maxCoeff();
+        const VectorXd step = A.llt().solve(gradient);
+        const double tolerance = 64.0 * (problem.J.rows() + A.rows() + 50) *
+                                 kEpsilon * std::pow(1.0 + norm / least, 2) *
+                                 (1.0 + step.norm());
+        EXPECT_TRUE(Near(x, step, tolerance)) << " |A| " << norm;
+        if (run == 0) {
+          first = x;
+        } else {
+          EXPECT_TRUE(x == first) << "other bits in the second solve";
+        }
+      }
+    }
+  }
+  EXPECT_GT(num_problems, kNumProblems / 10);
+  EXPECT_GT(num_wide, kNumProblems / 20);
+}
+#endif
+
 // J x, J'y and column norms, which the trust-region loop asks of batches.
 // The same where PCG may take one iteration, and exact steps are the rest.
 // If nothing is merged an exact step has the bits of a solver that has no

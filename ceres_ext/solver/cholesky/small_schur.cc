@@ -109,6 +109,16 @@ CERES_EXT_SIMD_CLONES void SubtractPanel(const SmallSchur::Panel& panel,
     const SmallSchur::Run& left = panel.runs[i];
     for (int a = 0; a < left.size; ++a) {
       const int column = left.column + a;
+      double* const to = matrix + stride * (left.unknown + a);
+      if (size == 1) {  // an inverse depth, or a scale
+        for (int j = i; j < panel.num_runs; ++j) {
+          const SmallSchur::Run& right = panel.runs[j];
+          for (int b = j == i ? a : 0; b < right.size; ++b) {
+            to[right.unknown + b] -= w[column] * y[right.column + b];
+          }
+        }
+        continue;
+      }
       for (int b = column - column % kSimdLanes; b < width; b += kSimdLanes) {
         SimdDoubles sum = {};
         for (int m = 0; m < size; ++m) {
@@ -117,7 +127,6 @@ CERES_EXT_SIMD_CLONES void SubtractPanel(const SmallSchur::Panel& panel,
         }
         VectorAt(row + b) = sum;
       }
-      double* const to = matrix + stride * (left.unknown + a);
       for (int j = i; j < panel.num_runs; ++j) {
         const SmallSchur::Run& right = panel.runs[j];
         for (int b = j == i ? a : 0; b < right.size; ++b) {
