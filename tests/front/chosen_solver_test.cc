@@ -211,6 +211,11 @@ TEST_P(CantBeHad, LeavesAllAsItWasAndSaysWhy) {
   EXPECT_THAT(refused.summary.message, HasSubstr(c.reason));
 }
 
+std::vector<double>& Seven() {
+  static auto* const seven = new std::vector<double>(7, 0.1);
+  return *seven;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Reasons,
     CantBeHad,

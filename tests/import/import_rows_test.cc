@@ -639,8 +639,10 @@ TEST_P(ArrayRowsTest, HashOfViews) {
     ArrayImport import(&problem, &summary);
     ImportOptions options;
     std::string reason;
+    std::string note;
     ASSERT_TRUE(import.ChooseEliminated(
-        &context_, 3, false, &options.num_eliminate_blocks, &reason));
+        &context_, 3, false, &options.num_eliminate_blocks, &note, &reason));
+    EXPECT_EQ(note, "");
     for (const bool wants_hash : {true, false}) {
       ProblemStructure structure;
       ASSERT_TRUE(
@@ -1037,14 +1039,17 @@ TEST(PrivateBlocks, AreThoseOfOneRow) {
   };
   const auto choose = [&](const ceres::ParameterBlockOrdering* given) {
     std::vector<uint8_t> is_eliminated;
+    std::string note;
     EXPECT_TRUE(ChooseEliminatedBlocks(*program,
                                        given,
                                        kernels::kMaxEliminatedSize,
                                        /*takes_private=*/true,
                                        &context,
                                        &is_eliminated,
+                                       &note,
                                        &reason))
         << reason;
+    EXPECT_EQ(note, "");
     return is_eliminated;
   };
   // Without an ordering, the scales of two rows and of a row that has another
