@@ -166,6 +166,8 @@ class SessionEvaluation {
     request.num_threads = options_.num_threads;
     request.attempt = attempt;
     request.purpose = Purpose::kEvaluation;
+    // There are no steps, and nothing is eliminated.
+    request.solver_options.linear_solver_type = ceres::CGNR;
     request.has_ceres_state = false;
     std::string reason = arrays_.WhyProblemIsNeeded(request.solver_options);
     if (!reason.empty()) {
