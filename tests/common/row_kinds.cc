@@ -79,8 +79,7 @@ Case::Case(Kind kind, int num_threads, BalTestProblem start)
     AddTie(0, 1, new ceres::HuberLoss(1.0), &bal, problem.get());
   }
   if (kind == Kind::kStock) {
-    options.linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
-    options.dynamic_sparsity = true;
+    options.linear_solver_type = ceres::DENSE_QR;
   }
 }
 

@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Which blocks are eliminated, against stock Ceres: blocks of 1 to 17 columns
-// in the first group of an ordering, a window of inertial odometry, whose
-// speeds and biases Ceres's own ordering puts first, and global positioning.
+// in the first group of an ordering, and a window of inertial odometry, whose
+// speeds and biases Ceres's own ordering puts first.
 
 #include <algorithm>
 #include <cmath>
@@ -114,7 +114,7 @@ struct Mixed {
     }
     options.linear_solver_ordering = ordering;
     options.linear_solver_type = ceres::DENSE_SCHUR;
-    options.max_num_iterations = 30;
+    options.max_num_iterations = 300;
     options.function_tolerance = 1e-14;
     options.logging_type = ceres::SILENT;
   }
@@ -153,9 +153,11 @@ TEST(EliminatedBlocks, OfEverySizeEndWhereStockEnds) {
             continue;
           }
           ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-          EXPECT_NEAR(summary.final_cost,
-                      expected.final_cost,
-                      1e-9 * expected.final_cost);
+          // A cost near zero is rounding of residuals.
+          EXPECT_NEAR(
+              summary.final_cost,
+              expected.final_cost,
+              1e-9 * (expected.final_cost + 1e-6 * expected.initial_cost));
           const std::string note =
               std::to_string(num_eliminated) +
               " parameter blocks of the first group of linear_solver_ordering "
@@ -338,96 +340,6 @@ TEST(EliminatedBlocks, AnInertialWindowTakesTheStepsOfStock) {
         }
       }
     }
-  }
-}
-
-// 3 residuals of a direction, a camera, a point and a scale that one row has.
-struct Direction {
-  double direction[3];
-  template <typename T>
-  bool operator()(const T* c, const T* x, const T* s, T* r) const {
-    for (int k = 0; k < 3; ++k) {
-      r[k] = T(direction[k]) - s[0] * (x[k] - c[k]);
-    }
-    return true;
-  }
-};
-
-// Directions of points from cameras whose places are not known at the start.
-struct Positions {
-  Positions(int num_cameras, unsigned seed) {
-    std::mt19937 random(seed);
-    std::normal_distribution<double> normal;
-    std::uniform_real_distribution<double> uniform;
-    const int num_points = 40 * num_cameras;
-    camera.assign(num_cameras, std::vector<double>(3));
-    point.assign(num_points, std::vector<double>(3));
-    scale.assign(4 * num_points, 1.0);
-    auto ordering = std::make_shared<ceres::ParameterBlockOrdering>();
-    std::vector<V3<double>> c(num_cameras);
-    for (int i = 0; i < num_cameras; ++i) {
-      c[i] = {0.5 * i, 3 * std::sin(0.05 * i), 0.5 * normal(random)};
-      for (double& value : camera[i]) {
-        value = 100 * (uniform(random) - 0.5);
-      }
-    }
-    size_t num_rows = 0;
-    for (int i = 0; i < num_points; ++i) {
-      const V3<double> x(i / 80.0 + 3 * normal(random),
-                         8 + 3 * normal(random),
-                         3 * normal(random));
-      for (double& value : point[i]) {
-        value = 100 * (uniform(random) - 0.5);
-      }
-      for (int k = 0; k < 4; ++k) {
-        const int j = i / 40 + static_cast<int>(8 * (uniform(random) - 0.5));
-        if (j < 0 || j >= num_cameras) {
-          continue;
-        }
-        const V3<double> noise(normal(random), normal(random), normal(random));
-        const V3<double> d =
-            ((x - c[j]).normalized() + 0.002 * noise).normalized();
-        double* const s = &scale[num_rows++];
-        problem.AddResidualBlock(
-            new ceres::AutoDiffCostFunction<Direction, 3, 3, 3, 1>(
-                new Direction{{d[0], d[1], d[2]}}),
-            new ceres::HuberLoss(0.1),
-            camera[j].data(),
-            point[i].data(),
-            s);
-        problem.SetParameterLowerBound(s, 0, 1e-5);
-        ordering->AddElementToGroup(s, 0);
-        ordering->AddElementToGroup(point[i].data(), 1);
-        ordering->AddElementToGroup(camera[j].data(), 2);
-      }
-    }
-    options.linear_solver_ordering = ordering;
-    options.linear_solver_type = ceres::SPARSE_SCHUR;
-    options.max_num_iterations = 30;
-    options.num_threads = 2;
-    options.logging_type = ceres::SILENT;
-  }
-  std::vector<std::vector<double>> camera;
-  std::vector<std::vector<double>> point;
-  std::vector<double> scale;
-  ceres::Problem problem;
-  ceres::Solver::Options options;
-};
-
-// Steps that differ by rounding lead to costs that do after 30 iterations.
-TEST(EliminatedBlocks, AutoPositionsAsWellAsStock) {
-  for (const unsigned seed : {2, 5}) {
-    Positions stock(30, seed);
-    ceres::Solver::Summary expected;
-    ceres::Solve(stock.options, &stock.problem, &expected);
-    Positions ours(30, seed);
-    Options ext_options;
-    ext_options.device = DEVICE_HOST;
-    ext_options.linear_solver = LINEAR_SOLVER_AUTO;
-    Summary summary;
-    Solve(ours.options, ext_options, &ours.problem, &summary);
-    EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-    EXPECT_LE(summary.final_cost, 1.001 * expected.final_cost) << seed;
   }
 }
 

@@ -211,6 +211,7 @@ class Problem {
     return nested;
   }
 
+  bool has_private() const { return private_family_ >= 0; }
   int64_t num_e() const { return blocks.e.num_values(); }
   int64_t num_f() const { return blocks.f.num_values(); }
   // Columns of a view, one of the numbers that the library is compiled for.
@@ -1348,7 +1349,7 @@ TEST_F(RandomStructures, SmallSchurStepIsTheDenseOne) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Problem problem(seed);
     if (problem.rows.empty() || !problem.observations.empty() ||
-        !problem.views.cells.empty()) {
+        !problem.views.cells.empty() || problem.has_private()) {
       continue;
     }
     ++num_problems;
@@ -1417,8 +1418,8 @@ TEST_F(RandomStructures, SmallSchurStepIsTheDenseOne) {
       }
     }
   }
-  EXPECT_GT(num_problems, kNumProblems / 10);
-  EXPECT_GT(num_wide, kNumProblems / 20);
+  EXPECT_GT(num_problems, kNumProblems / 20);
+  EXPECT_GT(num_wide, kNumProblems / 40);
 }
 #endif
 
@@ -1498,7 +1499,8 @@ TEST_F(RandomStructures, StepsOfAMixtureAreTheDenseOnes) {
     EXPECT_EQ(solver.why_not_exact(), "");
   }
   EXPECT_GT(num_exact, 4 * kNumProblems);
-  EXPECT_TRUE(kNumProblems < kMostProblems || num_by_pcg > 0);
+  // One in some hundred problems.
+  EXPECT_TRUE(kNumProblems < 400 || num_by_pcg > 0);
   EXPECT_GT(num_merged, kNumProblems / 10);
 }
 
