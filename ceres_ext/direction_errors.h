@@ -12,6 +12,26 @@
 
 namespace ceres_ext {
 
+namespace internal {
+
+// Residual i of a direction, d - s u, and its derivatives by the first three
+// blocks of the functors below: u is the difference of point and centre.
+CERES_HOST_DEVICE inline void DifferentiateDirection(int i,
+                                                     double direction,
+                                                     double scale,
+                                                     double difference,
+                                                     double* residuals,
+                                                     double* const* jacobians) {
+  residuals[i] = direction - scale * difference;
+  for (int j = 0; j < 3; ++j) {
+    jacobians[0][3 * i + j] = i == j ? scale : 0.0;
+    jacobians[1][3 * i + j] = i == j ? -scale : 0.0;
+  }
+  jacobians[2][i] = -difference;
+}
+
+}  // namespace internal
+
 // Global positioning: a measured direction, of norm 1 in the world, minus s
 // times the difference X - c of a point and the centre of a camera. Each
 // residual block has a scale s of its own, which wants a lower bound above 0
@@ -41,13 +61,12 @@ struct DirectionError {
                                        double* const* jacobians) const {
     const double scale = blocks[2][0];
     for (int i = 0; i < 3; ++i) {
-      const double difference = blocks[1][i] - blocks[0][i];
-      residuals[i] = direction[i] - scale * difference;
-      for (int j = 0; j < 3; ++j) {
-        jacobians[0][3 * i + j] = i == j ? scale : 0.0;
-        jacobians[1][3 * i + j] = i == j ? -scale : 0.0;
-      }
-      jacobians[2][i] = -difference;
+      internal::DifferentiateDirection(i,
+                                       direction[i],
+                                       scale,
+                                       blocks[1][i] - blocks[0][i],
+                                       residuals,
+                                       jacobians);
     }
     return true;
   }
@@ -86,12 +105,8 @@ struct RigDirectionError {
     for (int i = 0; i < 3; ++i) {
       const double difference =
           blocks[1][i] - blocks[0][i] - blocks[3][0] * offset[i];
-      residuals[i] = direction[i] - scale * difference;
-      for (int j = 0; j < 3; ++j) {
-        jacobians[0][3 * i + j] = i == j ? scale : 0.0;
-        jacobians[1][3 * i + j] = i == j ? -scale : 0.0;
-      }
-      jacobians[2][i] = -difference;
+      internal::DifferentiateDirection(
+          i, direction[i], scale, difference, residuals, jacobians);
       jacobians[3][i] = scale * offset[i];
     }
     return true;
@@ -136,13 +151,11 @@ struct SensorDirectionError {
       const double difference = blocks[1][i] - blocks[0][i] -
                                 row[0] * place[0] - row[1] * place[1] -
                                 row[2] * place[2];
-      residuals[i] = direction[i] - scale * difference;
+      internal::DifferentiateDirection(
+          i, direction[i], scale, difference, residuals, jacobians);
       for (int j = 0; j < 3; ++j) {
-        jacobians[0][3 * i + j] = i == j ? scale : 0.0;
-        jacobians[1][3 * i + j] = i == j ? -scale : 0.0;
         jacobians[3][3 * i + j] = scale * row[j];
       }
-      jacobians[2][i] = -difference;
     }
     return true;
   }

@@ -18,6 +18,13 @@ inline constexpr DeviceType kDevice = DEVICE_CUDA;
 inline constexpr DeviceType kDevice = DEVICE_HOST;
 #endif
 
+// The devices of a test of all; the host's is one of the two programs alone.
+#ifdef CERES_EXT_EMULATED
+inline constexpr DeviceType kDevices[] = {DEVICE_CUDA};
+#else
+inline constexpr DeviceType kDevices[] = {DEVICE_HOST, DEVICE_CUDA};
+#endif
+
 // Runs that must have the same bits. An emulated device has one thread and one
 // order, so that more of them would prove no more.
 #ifdef CERES_EXT_EMULATED

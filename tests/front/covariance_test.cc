@@ -55,13 +55,6 @@ using RowMajor =
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
-// Only one of the two programs tests the host.
-#ifdef CERES_EXT_EMULATED
-const DeviceType kDevices[] = {DEVICE_CUDA};
-#else
-const DeviceType kDevices[] = {DEVICE_HOST, DEVICE_CUDA};
-#endif
-
 class OnDevices : public ::testing::TestWithParam<DeviceType> {
  protected:
   void SetUp() override {

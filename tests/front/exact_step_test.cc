@@ -54,13 +54,6 @@ namespace {
     SKIP_WITHOUT_CUDSS(type);      \
   }
 
-// The host's is tested by one of the two programs.
-#ifdef CERES_EXT_EMULATED
-const DeviceType kDevices[] = {DEVICE_CUDA};
-#else
-const DeviceType kDevices[] = {DEVICE_HOST, DEVICE_CUDA};
-#endif
-
 // A sparse matrix for SPARSE_SCHUR.
 Summary SolveOn(DeviceType device, Case* solved) {
   solved->ext_options.device = device;

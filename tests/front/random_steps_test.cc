@@ -26,13 +26,7 @@
 namespace ceres_ext {
 namespace {
 
-// The host is tested by one of the two programs. A device takes longer for a
-// case.
-#ifdef CERES_EXT_EMULATED
-const DeviceType kDevices[] = {DEVICE_CUDA};
-#else
-const DeviceType kDevices[] = {DEVICE_HOST, DEVICE_CUDA};
-#endif
+// A device takes longer for a case.
 constexpr int kNumCases = 1000;
 constexpr int kNumCasesOnDevice = 150;
 

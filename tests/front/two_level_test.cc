@@ -23,13 +23,6 @@
 namespace ceres_ext {
 namespace {
 
-// The host's is tested by one of the two programs.
-#ifdef CERES_EXT_EMULATED
-const DeviceType kDevices[] = {DEVICE_CUDA};
-#else
-const DeviceType kDevices[] = {DEVICE_HOST, DEVICE_CUDA};
-#endif
-
 #define SKIP_WITHOUT(device)                                    \
   if ((device) == DEVICE_CUDA && !HasDevice()) {                \
     GTEST_SKIP() << "There is no device for the second level."; \
