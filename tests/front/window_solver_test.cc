@@ -52,6 +52,7 @@ std::unique_ptr<WindowSolver> Make(const WindowCapacity& capacity,
 }
 
 void ExpectSame(const BatchSummary& ours, const BatchSummary& expected) {
+  SCOPED_TRACE(ours.device + " beside " + expected.device);
   EXPECT_EQ(ours.num_windows, expected.num_windows);
   ASSERT_EQ(ours.problems.size(), expected.problems.size());
   for (size_t i = 0; i < ours.problems.size(); ++i) {
