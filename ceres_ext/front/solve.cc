@@ -52,23 +52,27 @@ void CountTimeSince(double start, ceres::Solver::Summary* summary) {
 // By rank, for the next solve.
 using MachinesOfRanks = std::vector<std::unique_ptr<KeptMachines>>;
 
-void SolveArraysOrProblem(const ceres::Solver::Options& options,
-                          const Options& ext_options,
-                          const ArrayProblem* problem,
-                          KeptMachines* kept,
-                          MachinesOfRanks* of_ranks,
-                          Summary* summary);
+// A solve of arrays, beside its problem.
+struct ArraySolve {
+  const ceres::Solver::Options& options;
+  const Options& ext_options;
+  KeptMachines* kept;
+  // Null: machines come from those that are idle.
+  MachinesOfRanks* of_ranks;
+  Summary* summary;
+};
+
+void SolveArraysOrProblem(const ArraySolve& solve, const ArrayProblem* problem);
 
 // False, with a sentence, if a solve can't begin. *facts: of arrays on *device,
 // which may be null.
-bool CanSolveArrays(const ceres::Solver::Options& options,
-                    const Options& ext_options,
+bool CanSolveArrays(const ArraySolve& solve,
                     const ArrayProblem* problem,
-                    KeptMachines* kept,
                     DeviceMachine* device,
                     std::vector<DeviceArrayFacts>* facts,
                     std::string* error) {
-  if (!CanSolve(options, ext_options, /*problem=*/nullptr, error)) {
+  const ceres::Solver::Options& options = solve.options;
+  if (!CanSolve(options, solve.ext_options, /*problem=*/nullptr, error)) {
     return false;
   }
   if (problem == nullptr) {
@@ -77,23 +81,18 @@ bool CanSolveArrays(const ceres::Solver::Options& options,
   }
   return options.IsValid(error) &&
          IsValidProblem(*problem,
-                        kept->host_context(options.num_threads),
+                        solve.kept->host_context(options.num_threads),
                         error,
                         device,
                         facts);
 }
 
-// An attempt by the devices of cuda_devices. of_ranks: null: machines come from
-// those that are idle.
-Outcome SolveByDevices(const ceres::Solver::Options& options,
-                       const Options& ext_options,
-                       const ArrayProblem& problem,
-                       KeptMachines* kept,
-                       MachinesOfRanks* of_ranks,
-                       Summary* summary) {
+// An attempt by the devices of cuda_devices.
+Outcome SolveByDevices(const ArraySolve& solve, const ArrayProblem& problem) {
+  MachinesOfRanks* const of_ranks = solve.of_ranks;
   std::vector<Options> of_devices;
   std::string reason =
-      WhyOneDevice(ext_options, HasDeviceArrays(problem), &of_devices);
+      WhyOneDevice(solve.ext_options, HasDeviceArrays(problem), &of_devices);
   if (!reason.empty()) {
     return Outcome::NotBySeveral(reason);
   }
@@ -101,38 +100,39 @@ Outcome SolveByDevices(const ceres::Solver::Options& options,
     of_ranks->push_back(std::make_unique<KeptMachines>());
     of_ranks->back()->is_for_several = true;
   }
-  const auto solve = [&](const ceres::Solver::Options& of_rank,
-                         const Options& ext_of_rank,
-                         ArrayProblem* part,
-                         Summary* of_part) {
+  const auto solve_part = [&](const ceres::Solver::Options& of_rank,
+                              const Options& ext_of_rank,
+                              ArrayProblem* part,
+                              Summary* of_part) {
     if (of_ranks == nullptr) {
       ceres_ext::Solve(of_rank, ext_of_rank, part, of_part);
       return;
     }
     const auto rank = static_cast<size_t>(ext_of_rank.communicator->rank());
-    SolveArraysOrProblem(of_rank,
-                         ext_of_rank,
-                         part,
-                         (*of_ranks)[rank].get(),
-                         /*of_ranks=*/nullptr,
-                         of_part);
+    SolveArraysOrProblem({of_rank,
+                          ext_of_rank,
+                          (*of_ranks)[rank].get(),
+                          /*of_ranks=*/nullptr,
+                          of_part},
+                         part);
   };
-  if (!SolveParts(options,
+  if (!SolveParts(solve.options,
                   of_devices,
                   problem,
-                  kept->host_context(options.num_threads),
-                  solve,
-                  summary,
+                  solve.kept->host_context(solve.options.num_threads),
+                  solve_part,
+                  solve.summary,
                   &reason)) {
     return Outcome::NotBySeveral(reason);
   }
   Outcome outcome;
-  if (summary->termination_type == ceres::FAILURE) {
-    outcome.status = {kernels::StatusCode::kNumericalFailure, summary->message};
+  if (solve.summary->termination_type == ceres::FAILURE) {
+    outcome.status = {kernels::StatusCode::kNumericalFailure,
+                      solve.summary->message};
     outcome.by_several = true;
     // Callbacks are called once for an iteration.
     outcome.may_repeat =
-        options.callbacks.empty() || summary->iterations.empty();
+        solve.options.callbacks.empty() || solve.summary->iterations.empty();
     if (of_ranks != nullptr) {
       of_ranks->clear();  // One device needs their memory.
     }
@@ -140,58 +140,34 @@ Outcome SolveByDevices(const ceres::Solver::Options& options,
   return outcome;
 }
 
-// SolveArraysOnce of a summary that earlier attempts may have filled.
-Outcome TryArrays(const ceres::Solver::Options& options,
-                  const Options& ext_options,
-                  const Attempt& attempt,
-                  const ArrayProblem& problem,
-                  const std::vector<DeviceArrayFacts>& device_facts,
-                  KeptMachines* kept,
-                  Summary* summary) {
-  *summary = Summary();
-  Outcome outcome = SolveArraysOnce(
-      options, ext_options, attempt, problem, device_facts, kept, summary);
-  if (outcome.stage == Outcome::kNeedsProblem || !summary->IsSolutionUsable()) {
-    // A ceres::Problem has memory of its own, and what failed may have left a
-    // device in any state.
-    kept->Clear();
-  }
-  return outcome;
-}
-
 // Solves arrays on the host, whose *problem is valid.
-void SolveHostArrays(const ceres::Solver::Options& options,
-                     const Options& ext_options,
-                     const ArrayProblem& problem,
-                     KeptMachines* kept,
-                     MachinesOfRanks* of_ranks,
-                     Summary* summary) {
+void SolveHostArrays(const ArraySolve& solve, const ArrayProblem& problem) {
+  Summary* const summary = solve.summary;
   std::optional<ProblemOfArrays> of_arrays;
-  ceres::Solver::Options with_ordering = options;
-  Attempts attempts(ext_options);
+  ceres::Solver::Options with_ordering = solve.options;
+  Attempts attempts(solve.ext_options);
   TryEach(&attempts, [&](const Attempt& attempt) {
     if (attempts.by_several()) {
-      return SolveByDevices(
-          options, ext_options, problem, kept, of_ranks, summary);
+      return SolveByDevices(solve, problem);
     }
     if (attempt.why_problem.empty()) {
-      return TryArrays(options,
-                       ext_options,
-                       attempt,
-                       problem,
-                       /*device_facts=*/{},
-                       kept,
-                       summary);
+      return SolveArraysOnce(solve.options,
+                             solve.ext_options,
+                             attempt,
+                             problem,
+                             /*device_facts=*/{},
+                             solve.kept,
+                             summary);
     }
     if (!of_arrays.has_value()) {
       of_arrays.emplace(problem);
-      if (options.linear_solver_ordering == nullptr &&
-          ceres::IsSchurType(options.linear_solver_type)) {
+      if (with_ordering.linear_solver_ordering == nullptr &&
+          ceres::IsSchurType(with_ordering.linear_solver_type)) {
         with_ordering.linear_solver_ordering = of_arrays->MakeOrdering();
       }
     }
     return SolveOnce(with_ordering,
-                     ext_options,
+                     solve.ext_options,
                      attempt,
                      of_arrays->problem(),
                      summary,
@@ -211,15 +187,17 @@ void SolveHostArrays(const ceres::Solver::Options& options,
 }
 
 // False, with a sentence, if a solve can't begin or can't end.
-bool SolveDeviceArrays(const ceres::Solver::Options& options,
-                       const Options& ext_options,
+bool SolveDeviceArrays(const ArraySolve& solve,
                        const ArrayProblem& problem,
-                       KeptMachines* kept,
-                       Summary* summary,
                        std::string* error) {
+  const int num_threads = solve.options.num_threads;
+  Summary* const summary = solve.summary;
   std::shared_ptr<KeptMachines::Device> device;
-  kernels::Status status =
-      OpenDeviceOfArrays(ext_options, options.num_threads, kept, &device);
+  const auto open = [&] {
+    return OpenDeviceOfArrays(
+        solve.ext_options, num_threads, solve.kept, &device);
+  };
+  kernels::Status status = open();
   if (!status.ok()) {
     *error =
         "Arrays are on a CUDA device, which can't be used: " + status.message;
@@ -228,19 +206,14 @@ bool SolveDeviceArrays(const ceres::Solver::Options& options,
   std::vector<DeviceArrayFacts> facts;
   {
     const CurrentMachine<DeviceMachine> current(device->machine.get());
-    if (!CanSolveArrays(options,
-                        ext_options,
-                        &problem,
-                        kept,
-                        device->machine.get(),
-                        &facts,
-                        error)) {
+    if (!CanSolveArrays(
+            solve, &problem, device->machine.get(), &facts, error)) {
       return false;
     }
   }
   std::string reason = "device = host solves";
-  if (ext_options.device != DEVICE_HOST) {
-    Options on_device = ext_options;
+  if (solve.ext_options.device != DEVICE_HOST) {
+    Options on_device = solve.ext_options;
     on_device.device = DEVICE_CUDA;
     // One that has failed is not used again.
     device.reset();
@@ -249,13 +222,13 @@ bool SolveDeviceArrays(const ceres::Solver::Options& options,
       // The host can't read them.
       const std::string& why =
           attempt.why_problem.empty() ? attempt.why_host : attempt.why_problem;
-      return why.empty() ? TryArrays(options,
-                                     on_device,
-                                     attempt,
-                                     problem,
-                                     facts,
-                                     kept,
-                                     summary)
+      return why.empty() ? SolveArraysOnce(solve.options,
+                                           on_device,
+                                           attempt,
+                                           problem,
+                                           facts,
+                                           solve.kept,
+                                           summary)
                          : Outcome(Outcome::kNeedsProblem, why);
     });
     if (outcome.stage != Outcome::kNeedsProblem) {
@@ -263,8 +236,7 @@ bool SolveDeviceArrays(const ceres::Solver::Options& options,
     }
     reason = outcome.status.message;
     *summary = Summary();
-    status =
-        OpenDeviceOfArrays(ext_options, options.num_threads, kept, &device);
+    status = open();
   }
   HostCopies copies;
   if (status.ok()) {
@@ -272,12 +244,7 @@ bool SolveDeviceArrays(const ceres::Solver::Options& options,
   }
   if (status.ok()) {
     device.reset();
-    SolveHostArrays(options,
-                    ext_options,
-                    *copies.problem(),
-                    kept,
-                    /*of_ranks=*/nullptr,
-                    summary);
+    SolveHostArrays(solve, *copies.problem());
     summary->path_reason +=
         "; arrays on the device were copied to the host and back, because " +
         reason;
@@ -295,89 +262,73 @@ bool SolveDeviceArrays(const ceres::Solver::Options& options,
 // A solve by several ranks, of which each calls this. False, with a sentence,
 // if it can't begin. Whatever happens on a rank, no other waits for it for
 // longer than the communicator's time-out.
-bool SolveByRanks(const ceres::Solver::Options& options,
-                  const Options& ext_options,
+bool SolveByRanks(const ArraySolve& solve,
                   const ArrayProblem* problem,
-                  KeptMachines* kept,
-                  Summary* summary,
                   std::string* error) {
   // Aborts the other ranks where an exception leaves the solve.
   auto abort_others = [](kernels::Communicator* communicator) {
     communicator->Abort("an exception ended its solve.");
   };
   std::unique_ptr<kernels::Communicator, decltype(abort_others)> guard(
-      ext_options.communicator, abort_others);
+      solve.ext_options.communicator, abort_others);
   std::string mine;
   if (problem == nullptr || !HasDeviceArrays(*problem)) {
-    CanSolveArrays(options,
-                   ext_options,
-                   problem,
-                   kept,
-                   /*device=*/nullptr,
-                   /*facts=*/nullptr,
-                   &mine);
+    CanSolveArrays(
+        solve, problem, /*device=*/nullptr, /*facts=*/nullptr, &mine);
   }
-  RankSolve solve;
-  if (!PrepareRanks(options,
-                    ext_options,
+  RankSolve of_rank;
+  if (!PrepareRanks(solve.options,
+                    solve.ext_options,
                     problem,
                     std::move(mine),
-                    kept,
-                    &solve,
+                    solve.kept,
+                    &of_rank,
                     error)) {
     static_cast<void>(guard.release());
     return false;
   }
-  const Outcome outcome = TryArrays(solve.options,
-                                    solve.ext_options,
-                                    solve.attempt,
-                                    *problem,
-                                    /*device_facts=*/{},
-                                    kept,
-                                    summary);
+  const Outcome outcome = SolveArraysOnce(of_rank.options,
+                                          of_rank.ext_options,
+                                          of_rank.attempt,
+                                          *problem,
+                                          /*device_facts=*/{},
+                                          solve.kept,
+                                          solve.summary);
   static_cast<void>(guard.release());
   *error = outcome.status.message;
   return outcome.stage != Outcome::kNeedsProblem;
 }
 
-void SolveArraysOrProblem(const ceres::Solver::Options& options,
-                          const Options& ext_options,
-                          const ArrayProblem* problem,
-                          KeptMachines* kept,
-                          MachinesOfRanks* of_ranks,
-                          Summary* summary) {
+void SolveArraysOrProblem(const ArraySolve& solve,
+                          const ArrayProblem* problem) {
   const double start = Now();
+  Summary* const summary = solve.summary;
   Failure failure;
   failure.Guard(false, [&] {
     *summary = Summary();
     std::string error;
-    if (ext_options.communicator != nullptr) {
-      if (!SolveByRanks(options, ext_options, problem, kept, summary, &error)) {
-        failure.Set(error);
-        return false;
+    bool ok = false;
+    if (solve.ext_options.communicator != nullptr) {
+      ok = SolveByRanks(solve, problem, &error);
+    } else if (problem != nullptr && HasDeviceArrays(*problem)) {
+      const Options applied = Attempt().Apply(solve.ext_options);
+      ok = SolveDeviceArrays({solve.options,
+                              applied,
+                              solve.kept,
+                              /*of_ranks=*/nullptr,
+                              summary},
+                             *problem,
+                             &error);
+    } else {
+      ok = CanSolveArrays(
+          solve, problem, /*device=*/nullptr, /*facts=*/nullptr, &error);
+      if (ok) {
+        SolveHostArrays(solve, *problem);
       }
-      CountTimeSince(start, summary);
-      return true;
     }
-    const bool is_on_device = problem != nullptr && HasDeviceArrays(*problem);
-    if (is_on_device ? !SolveDeviceArrays(options,
-                                          Attempt().Apply(ext_options),
-                                          *problem,
-                                          kept,
-                                          summary,
-                                          &error)
-                     : !CanSolveArrays(options,
-                                       ext_options,
-                                       problem,
-                                       kept,
-                                       /*device=*/nullptr,
-                                       /*facts=*/nullptr,
-                                       &error)) {
+    if (!ok) {
       failure.Set(error);
       return false;
-    }
-    if (!is_on_device) {
-      SolveHostArrays(options, ext_options, *problem, kept, of_ranks, summary);
     }
     // Checking the arrays, and making a ceres::Problem of them, is part of the
     // solve.
@@ -385,7 +336,7 @@ void SolveArraysOrProblem(const ceres::Solver::Options& options,
     return true;
   });
   if (failure.has_happened()) {
-    kept->Clear();
+    solve.kept->Clear();
     summary->termination_type = ceres::FAILURE;
     AssignOrShorten(failure.sentence(), &summary->message);
     AssignOrShorten(failure.sentence(), &summary->path_reason);
@@ -408,12 +359,9 @@ Outcome SolveWholeByDevices(const ceres::Solver::Options& options,
     of_arrays.linear_solver_ordering.reset();
   }
   BorrowedMachines machines(ext_options);
-  Outcome outcome = SolveByDevices(of_arrays,
-                                   ext_options,
-                                   arrays->arrays(),
-                                   machines.get(),
-                                   /*of_ranks=*/nullptr,
-                                   summary);
+  Outcome outcome = SolveByDevices(
+      {of_arrays, ext_options, machines.get(), /*of_ranks=*/nullptr, summary},
+      arrays->arrays());
   if (summary->IsSolutionUsable()) {
     arrays->Write();
   }
@@ -550,7 +498,7 @@ void ArraySolver::Solve(const ceres::Solver::Options& options,
                         ArrayProblem* problem,
                         Summary* summary) {
   SolveArraysOrProblem(
-      options, ext_options, problem, &impl_->kept, &impl_->of_ranks, summary);
+      {options, ext_options, &impl_->kept, &impl_->of_ranks, summary}, problem);
 }
 
 bool ArraySolver::Evaluate(const EvaluateOptions& options,
@@ -575,12 +523,9 @@ void Solve(const ceres::Solver::Options& options,
            ArrayProblem* problem,
            Summary* summary) {
   const BorrowedMachines kept(ext_options);
-  SolveArraysOrProblem(options,
-                       ext_options,
-                       problem,
-                       kept.get(),
-                       /*of_ranks=*/nullptr,
-                       summary);
+  SolveArraysOrProblem(
+      {options, ext_options, kept.get(), /*of_ranks=*/nullptr, summary},
+      problem);
 }
 
 }  // namespace ceres_ext

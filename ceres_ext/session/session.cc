@@ -44,34 +44,29 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
       notes_.insert("sums over ranks go through host memory, because " +
                     AsClause(ranks_->why_host()));
     }
-    return ranks_->Agree(SetupProblem(plan, setup, structure, record));
   }
-  return SetupProblem(plan, setup, structure, record);
-}
-
-template <typename Machine>
-Status Session<Machine>::SetupProblem(const SolvePlan& plan,
-                                      const SessionSetup& setup,
-                                      ProblemStructure* structure,
-                                      Summary* record) {
-  Forms forms;
-  CERES_EXT_RETURN_IF_ERROR(FindForms(plan, structure, &forms));
-  CERES_EXT_RETURN_IF_ERROR(problem_.Setup(plan.merge_blocks,
-                                           structure,
-                                           plan.recomputed,
-                                           plan.mixed,
-                                           &kept_->index,
-                                           host_context_,
-                                           machine_));
-  if (ranks_ != nullptr) {
-    CERES_EXT_RETURN_IF_ERROR(
-        ranks_->Reserve(problem_.blocks().f.num_values()));
-  }
-  CERES_EXT_RETURN_IF_ERROR(CheckMemory(plan, setup, forms, *structure));
-  has_float_blocks_ =
-      plan.mixed && (!structure->observations.empty() ||
-                     (problem_.views() != nullptr && !forms.recomputed_views));
-  return SetupRest(plan, setup, forms, *structure, record, &parts_);
+  const auto set_up_problem = [&]() -> Status {
+    Forms forms;
+    CERES_EXT_RETURN_IF_ERROR(FindForms(plan, structure, &forms));
+    CERES_EXT_RETURN_IF_ERROR(problem_.Setup(plan.merge_blocks,
+                                             structure,
+                                             plan.recomputed,
+                                             plan.mixed,
+                                             &kept_->index,
+                                             host_context_,
+                                             machine_));
+    if (ranks_ != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(
+          ranks_->Reserve(problem_.blocks().f.num_values()));
+    }
+    CERES_EXT_RETURN_IF_ERROR(CheckMemory(plan, setup, forms, *structure));
+    has_float_blocks_ =
+        plan.mixed &&
+        (!structure->observations.empty() ||
+         (problem_.views() != nullptr && !forms.recomputed_views));
+    return SetupRest(plan, setup, forms, *structure, record, &parts_);
+  };
+  return ranks_ == nullptr ? set_up_problem() : ranks_->Agree(set_up_problem());
 }
 
 template <typename Machine>
@@ -155,19 +150,6 @@ Status Session<Machine>::SetupRest(const SolvePlan& plan,
                                    const ProblemStructure& structure,
                                    Summary* record,
                                    Parts* parts) {
-  CERES_EXT_RETURN_IF_ERROR(SetupEvaluator(
-      plan, forms, structure, setup.host_program, record, parts));
-  return setup.has_steps ? SetupSteps(plan, setup, forms, record, parts)
-                         : Status();
-}
-
-template <typename Machine>
-Status Session<Machine>::SetupEvaluator(const SolvePlan& plan,
-                                        const Forms& forms,
-                                        const ProblemStructure& structure,
-                                        HostProgram* host_program,
-                                        Summary* record,
-                                        Parts* parts) {
   std::vector<std::unique_ptr<BatchEvaluator>> rows;
   for (size_t i = 0; i < structure.observations.size(); ++i) {
     CERES_EXT_RETURN_IF_ERROR(
@@ -196,10 +178,13 @@ Status Session<Machine>::SetupEvaluator(const SolvePlan& plan,
         CreateGeneralEvaluator(input, &rows.emplace_back()));
   }
   CERES_EXT_RETURN_IF_ERROR(parts->evaluator.Setup(
-      &problem_, std::move(rows), structure.bounds, host_program));
+      &problem_, std::move(rows), structure.bounds, setup.host_program));
   record->num_host_manifolds = parts->evaluator.num_host_manifolds();
   record->host_manifold_type = parts->evaluator.host_manifold_type();
-  return parts->evaluator.CreateLinearization(&parts->linearization);
+  CERES_EXT_RETURN_IF_ERROR(
+      parts->evaluator.CreateLinearization(&parts->linearization));
+  return setup.has_steps ? SetupSteps(plan, setup, forms, record, parts)
+                         : Status();
 }
 
 template <typename Machine>

@@ -165,12 +165,6 @@ class Session {
   std::vector<int> NumBlocks() const;
 
  private:
-  // All of Setup that ranks do by themselves.
-  kernels::Status SetupProblem(const SolvePlan& plan,
-                               const SessionSetup& setup,
-                               ProblemStructure* structure,
-                               Summary* record);
-
   // The possible forms of a structure's rows on the machine.
   struct Forms {
     std::vector<std::string> why_no_form;  // of each model
@@ -192,18 +186,13 @@ class Session {
                               const SessionSetup& setup,
                               const Forms& forms,
                               const ProblemStructure& structure);
+  // Evaluators of the batches, the Jacobian and the solver of steps.
   kernels::Status SetupRest(const SolvePlan& plan,
                             const SessionSetup& setup,
                             const Forms& forms,
                             const ProblemStructure& structure,
                             Summary* record,
                             Parts* parts);
-  kernels::Status SetupEvaluator(const SolvePlan& plan,
-                                 const Forms& forms,
-                                 const ProblemStructure& structure,
-                                 HostProgram* host_program,
-                                 Summary* record,
-                                 Parts* parts);
   kernels::Status SetupSteps(const SolvePlan& plan,
                              const SessionSetup& setup,
                              const Forms& forms,

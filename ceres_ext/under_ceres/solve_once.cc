@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "ceres/context_impl.h"
@@ -251,12 +252,11 @@ Outcome SolveArraysOnce(const ceres::Solver::Options& options,
                         const std::vector<DeviceArrayFacts>& device_facts,
                         KeptMachines* kept,
                         Summary* summary) {
-  if (!ext_options.enabled) {
-    return {Outcome::kNeedsProblem,
-            "this library is switched off (enabled = false)"};
-  }
+  *summary = Summary();  // Earlier attempts may have filled it.
   ArrayImport arrays(&problem, summary, ext_options.communicator);
-  std::string reason = arrays.WhyProblemIsNeeded(options);
+  std::string reason = ext_options.enabled
+                           ? arrays.WhyProblemIsNeeded(options)
+                           : "this library is switched off (enabled = false)";
   if (reason.empty() && device_facts.empty() &&
       ext_options.communicator == nullptr &&
       AreSmall(options,
@@ -270,12 +270,16 @@ Outcome SolveArraysOnce(const ceres::Solver::Options& options,
     reason = arrays.WhyCopied(options);
   }
   if (!reason.empty()) {
+    kept->Clear();
     return {Outcome::kNeedsProblem, reason};
   }
-  BundlePlugin plugin(
-      attempt.Apply(ext_options), options.num_threads, &arrays, kept);
-  plugin.SetAttempt(attempt);
-  plugin.MayBeRepeated(LeavesNoTrace(options));
+  std::optional<BundlePlugin> plugin(std::in_place,
+                                     attempt.Apply(ext_options),
+                                     options.num_threads,
+                                     &arrays,
+                                     kept);
+  plugin->SetAttempt(attempt);
+  plugin->MayBeRepeated(LeavesNoTrace(options));
   // Ceres itself needs no thread.
   ceres::Solver::Options shell_options = options;
   shell_options.num_threads = 1;
@@ -283,7 +287,7 @@ Outcome SolveArraysOnce(const ceres::Solver::Options& options,
   ArraysStart start(options, problem);
   Failure failure;
   failure.Guard(false, [&] {
-    ceres::internal::ScopedSolverPlugin scoped_plugin(&plugin);
+    ceres::internal::ScopedSolverPlugin scoped_plugin(&*plugin);
     ceres::Solve(shell_options, shell.problem(), summary);
     return true;
   });
@@ -294,16 +298,22 @@ Outcome SolveArraysOnce(const ceres::Solver::Options& options,
   if (!summary->IsSolutionUsable()) {
     start.Restore();
   }
-  plugin.FinishIfCeresDidNot(failure, *summary);
-  reason = plugin.Reason();
+  plugin->FinishIfCeresDidNot(failure, *summary);
+  reason = plugin->Reason();
   if (ext_options.communicator != nullptr &&
-      (plugin.HasFailed() || !plugin.IsTaken())) {
+      (plugin->HasFailed() || !plugin->IsTaken())) {
     ext_options.communicator->Abort(reason);
   }
-  plugin.FillSummary(summary);
-  return plugin.IsTaken() || plugin.HasFailed()
-             ? plugin.End()
-             : Outcome(Outcome::kNeedsProblem, reason);
+  plugin->FillSummary(summary);
+  const Outcome outcome = plugin->IsTaken() || plugin->HasFailed()
+                              ? plugin->End()
+                              : Outcome(Outcome::kNeedsProblem, reason);
+  if (outcome.stage == Outcome::kNeedsProblem || !summary->IsSolutionUsable()) {
+    // A failure may have left a device in any state.
+    plugin.reset();
+    kept->Clear();
+  }
+  return outcome;
 }
 
 ceres::internal::SolverPlugin* CreatePluginOfEnvironment(

@@ -37,8 +37,9 @@ Outcome SolveOnce(const ceres::Solver::Options& options,
 
 // The same without a ceres::Problem, or it fails if one would fail too.
 // kNeedsProblem where one is needed, or the host has to read arrays that are on
-// a device; *summary is of no use then. device_facts: of IsValidProblem, if
-// arrays are on a device.
+// a device; *summary is of no use then. *kept is empty after that and after a
+// failure: a ceres::Problem has memory of its own. device_facts: of
+// IsValidProblem, if arrays are on a device.
 Outcome SolveArraysOnce(const ceres::Solver::Options& options,
                         const Options& ext_options,
                         const Attempt& attempt,

@@ -19,6 +19,7 @@
 #include "ceres_ext/under_ceres/program_rows.h"
 #include "ceres_ext/under_ceres/small_solve.h"
 #include "ceres_ext/under_ceres/solver_options.h"
+#include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/covariance.h"
 #include "cuda_kernels/structure/block_rows.h"
 
@@ -26,7 +27,6 @@ namespace ceres_ext {
 namespace {
 
 using ceres::internal::PreprocessedProblem;
-using kernels::Status;
 using kernels::StatusCode;
 
 std::string WhoEvaluates(int64_t num_rows, int64_t num_host_rows) {
@@ -399,20 +399,30 @@ bool SolveSetup::SetupPlan(const ImportOptions& import_options,
       return Outcome(Outcome::kSetup,
                      plan.why_host.empty() ? "the host solves" : plan.why_host);
     }
-    Outcome end(
-        SetupMachine(plan,
-                     plan.on_device ? CreateMachineSolve(facts.device())
-                                    : CreateMachineSolve(input_.kept->GetHost(
-                                          input_.num_threads)),
-                     structure,
-                     pp),
-        Outcome::kSetup);
+    // The results of an earlier attempt are freed before its machine.
+    objects_ = ProgramObjects();
+    machine_ =
+        plan.on_device
+            ? CreateMachineSolve(facts.device())
+            : CreateMachineSolve(input_.kept->GetHost(input_.num_threads));
+    schur_structure_ = SchurStructure(*structure);
+    Outcome end(machine_->Setup(
+                    plan,
+                    structure,
+                    pp,
+                    input_.failure,
+                    record,
+                    request.purpose == Purpose::kSolve ? &objects_ : nullptr),
+                Outcome::kSetup);
     end.on_device = plan.on_device;
     end.is_exact = plan.linear_solver_type != pp->options.linear_solver_type;
     if (end.status.ok()) {
       is_on_device_ = plan.on_device;
       pp->options.linear_solver_type = plan.linear_solver_type;
       record->device += plan.why_host.empty() ? "" : " (" + plan.why_host + ")";
+    } else {
+      objects_ = ProgramObjects();
+      machine_.reset();
     }
     return end;
   });
@@ -420,28 +430,6 @@ bool SolveSetup::SetupPlan(const ImportOptions& import_options,
     input_.failure->Set(outcome.status.message);
   }
   return outcome.status.ok() || Decline(outcome.status.message);
-}
-
-Status SolveSetup::SetupMachine(const SolvePlan& plan,
-                                std::unique_ptr<MachineSolve> machine,
-                                ProblemStructure* structure,
-                                PreprocessedProblem* pp) {
-  // The results of an earlier attempt are freed before its machine.
-  objects_ = ProgramObjects();
-  machine_ = std::move(machine);
-  schur_structure_ = SchurStructure(*structure);
-  Status status =
-      machine_->Setup(plan,
-                      structure,
-                      pp,
-                      input_.failure,
-                      input_.record,
-                      input_.purpose == Purpose::kSolve ? &objects_ : nullptr);
-  if (!status.ok()) {
-    objects_ = ProgramObjects();
-    machine_.reset();
-  }
-  return status;
 }
 
 }  // namespace ceres_ext

@@ -25,7 +25,6 @@
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/summary.h"
 #include "ceres_ext/under_ceres/machine_solve.h"
-#include "cuda_kernels/base/status.h"
 
 namespace ceres_ext {
 
@@ -93,10 +92,6 @@ class SolveSetup {
   bool SetupPlan(const ImportOptions& import_options,
                  ProblemStructure* structure,
                  ceres::internal::PreprocessedProblem* pp);
-  kernels::Status SetupMachine(const SolvePlan& plan,
-                               std::unique_ptr<MachineSolve> machine,
-                               ProblemStructure* structure,
-                               ceres::internal::PreprocessedProblem* pp);
   bool Decline(const std::string& reason) {
     input_.record->path_reason = reason;
     return false;
