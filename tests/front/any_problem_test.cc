@@ -24,6 +24,7 @@
 #include "tests/common/functors.h"
 #include "tests/common/has_device.h"
 #include "tests/common/own_manifold.h"
+#include "tests/common/random_rows.h"
 
 #ifdef CERES_EXT_EMULATED
 #include "tests/common/functors.cu"
@@ -42,12 +43,8 @@ struct Case {
 
   template <int kNumResiduals, int... Ns, typename Functor>
   ceres::CostFunction* Cost(const Functor& functor) const {
-    if (evaluator == Evaluator::kCeresExt) {
-      return new DeviceAutoDiffCostFunction<Functor, kNumResiduals, Ns...>(
-          functor);
-    }
-    return new ceres::AutoDiffCostFunction<Functor, kNumResiduals, Ns...>(
-        new Functor(functor));
+    return CostOf<kNumResiduals, Ns...>(evaluator == Evaluator::kCeresExt,
+                                        functor);
   }
 
   Evaluator evaluator;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -21,6 +20,9 @@
 #include "gtest/gtest.h"
 #include "tests/common/functors.h"
 #include "tests/common/has_device.h"
+#include "tests/common/random_cases.h"
+#include "tests/common/random_problem.h"
+#include "tests/common/random_rows.h"
 #include "tests/front/unoptimized_cost_function.h"
 
 #ifdef CERES_EXT_EMULATED
@@ -58,16 +60,6 @@ Options TestExtOptions(DeviceType device) {
   options.device = device;
   options.fallback = FALLBACK_REFUSE;
   return options;
-}
-
-// A residual block by this library's cost function or by Ceres's.
-template <int R, int... Ns, typename Functor>
-ceres::CostFunction* Cost(bool batched, const Functor& functor) {
-  if (batched) {
-    return new DeviceAutoDiffCostFunction<Functor, R, Ns...>(functor);
-  }
-  return new ceres::AutoDiffCostFunction<Functor, R, Ns...>(
-      new Functor(functor));
 }
 
 // Ceres's, of a model.
@@ -115,16 +107,9 @@ struct RandomProblem {
                 unsigned kinds,
                 int rows_per_kind,
                 bool batched) {
-    std::mt19937 random(seed);
-    std::normal_distribution<double> normal;
+    Random random(seed);
     const auto fill = [&](int count, int size) {
-      std::vector<std::vector<double>> blocks(count, std::vector<double>(size));
-      for (auto& block : blocks) {
-        for (double& value : block) {
-          value = 0.5 * normal(random);
-        }
-      }
-      return blocks;
+      return RandomBlocks(count, size, &random);
     };
     points = fill(12, 3);
     poses = fill(5, 6);
@@ -132,48 +117,21 @@ struct RandomProblem {
     cameras = fill(3, 4);
     anchors = fill(3, 3);
     wide = fill(2, 12);
-    for (auto& pose : curved) {
-      const double norm = std::sqrt(pose[0] * pose[0] + pose[1] * pose[1] +
-                                    pose[2] * pose[2] + pose[3] * pose[3]);
-      std::for_each(
-          pose.begin(), pose.begin() + 4, [&](double& q) { q /= norm; });
-    }
     const auto any = [&](auto& blocks) {
-      return blocks[random() % blocks.size()].data();
+      return blocks[random.Below(static_cast<int>(blocks.size()))].data();
     };
     const auto loss = [&]() -> ceres::LossFunction* {
-      switch (random() % 10) {
-        case 0:
-          return new ceres::HuberLoss(0.5);
-        case 1:
-          return new ceres::TukeyLoss(4.0);
-        case 2:
-          return new ceres::SoftLOneLoss(0.7);
-        case 3:
-          return new ceres::CauchyLoss(0.9);
-        case 4:
-          return new ceres::ArctanLoss(2.0);
-        case 5:
-          return new ceres::TolerantLoss(1.0, 0.5);
-        case 6:
-          return new ceres::TrivialLoss;
-        case 7:
-          return new ceres::ComposedLoss(new ceres::CauchyLoss(1.5),
-                                         ceres::TAKE_OWNERSHIP,
-                                         new ceres::HuberLoss(0.6),
-                                         ceres::TAKE_OWNERSHIP);
-        case 8:
-          return new ceres::ScaledLoss(
-              new ceres::SoftLOneLoss(1.0), 0.3, ceres::TAKE_OWNERSHIP);
-        default:
-          return nullptr;
-      }
+      return random.Chance(0.1)
+                 ? new ceres::ComposedLoss(new ceres::CauchyLoss(1.5),
+                                           ceres::TAKE_OWNERSHIP,
+                                           new ceres::HuberLoss(0.6),
+                                           ceres::TAKE_OWNERSHIP)
+                 : RandomLoss(&random);
     };
-    const auto number = [&] { return normal(random); };
     for (int i = 0; i < rows_per_kind; ++i) {
       // Drawn whether or not they are wanted, one after the other.
-      const double a = number();
-      const double b = number();
+      const double a = Normal(&random);
+      const double b = Normal(&random);
       double* const point = any(points);
       double* const pose = any(poses);
       double* const other_pose =
@@ -182,7 +140,7 @@ struct RandomProblem {
       double* const camera = any(cameras);
       double* const anchor = any(anchors);
       double* const wide_block = any(wide);
-      const bool swapped = random() % 2 == 0;
+      const bool swapped = random.Chance(0.5);
       const auto add = [&](unsigned kind,
                            ceres::CostFunction* cost,
                            std::vector<double*> blocks) {
@@ -197,23 +155,23 @@ struct RandomProblem {
       };
       using Swapped = std::vector<double*>;
       add(kPoses,
-          Cost<2, 6, 4, 3>(batched, Smooth<2, 6, 4, 3>{a, b}),
+          CostOf<2, 6, 4, 3>(batched, Smooth<2, 6, 4, 3>{a, b}),
           {pose, camera, point});
       add(kCurvedPoses,
-          Cost<2, 3, 7, 4>(batched, Smooth<2, 3, 7, 4>{a, b}),
+          CostOf<2, 3, 7, 4>(batched, Smooth<2, 3, 7, 4>{a, b}),
           {point, curved_pose, camera});
       add(kAnchors,
-          Cost<2, 3, 3>(batched, Smooth<2, 3, 3>{a, b}),
+          CostOf<2, 3, 3>(batched, Smooth<2, 3, 3>{a, b}),
           swapped ? Swapped{anchor, point} : Swapped{point, anchor});
       add(kWide,
-          Cost<2, 12, 3>(batched, Smooth<2, 12, 3>{a, b}),
+          CostOf<2, 12, 3>(batched, Smooth<2, 12, 3>{a, b}),
           {wide_block, point});
-      add(kPriors, Cost<3, 6>(batched, Smooth<3, 6>{a, b}), {pose});
+      add(kPriors, CostOf<3, 6>(batched, Smooth<3, 6>{a, b}), {pose});
       add(kBetween,
-          Cost<1, 6, 6>(batched, Smooth<1, 6, 6>{a, b}),
+          CostOf<1, 6, 6>(batched, Smooth<1, 6, 6>{a, b}),
           {pose, other_pose});
       add(kTall,
-          Cost<5, 3, 12>(batched, Smooth<5, 3, 12>{a, b}),
+          CostOf<5, 3, 12>(batched, Smooth<5, 3, 12>{a, b}),
           {point, wide_block});
       const Written::Constants constants{1.0 + 0.1 * a};
       add(kWritten,
@@ -222,12 +180,13 @@ struct RandomProblem {
                   : new PlainCost<Written>(constants),
           {camera, point});
       add(kWithConstants,
-          Cost<3, 6>(batched,
-                     WithConstants(std::vector<float>{
-                         static_cast<float>(a), static_cast<float>(b), 0.5f})),
+          CostOf<3, 6>(
+              batched,
+              WithConstants(std::vector<float>{
+                  static_cast<float>(a), static_cast<float>(b), 0.5f})),
           {pose});
       add(kCeres,
-          Cost<2, 6, 3>(false, Smooth<2, 6, 3, 0, 1>{a, b}),
+          CostOf<2, 6, 3>(false, Smooth<2, 6, 3, 0, 1>{a, b}),
           {pose, point});
     }
     const auto set = [&](double* block, auto&& f) {
@@ -242,13 +201,8 @@ struct RandomProblem {
                           anchors[1].data()}) {
       set(block, [&](double* x) { problem.SetParameterBlockConstant(x); });
     }
-    for (size_t i = 0; i < curved.size(); ++i) {
-      set(curved[i].data(), [&](double* x) {
-        problem.SetManifold(
-            x,
-            new ceres::ProductManifold<ceres::QuaternionManifold,
-                                       ceres::EuclideanManifold<3>>());
-      });
+    for (auto& pose : curved) {
+      set(pose.data(), [&](double* x) { MakePose(x, &problem); });
     }
     set(wide[0].data(), [&](double* x) {
       problem.SetManifold(x, new ceres::SubsetManifold(12, {3, 7, 11}));
@@ -279,8 +233,7 @@ struct RandomProblem {
     return state;
   }
 
-  std::vector<std::vector<double>> points, poses, curved, cameras, anchors,
-      wide;
+  Blocks points, poses, curved, cameras, anchors, wide;
   int num_rows = 0;
   std::shared_ptr<ceres::ParameterBlockOrdering> ordering;
   ceres::Problem problem;

@@ -23,7 +23,6 @@
 #include "ceres/parameter_block.h"
 #include "ceres/preprocessor.h"
 #include "ceres/problem_impl.h"
-#include "ceres/product_manifold.h"
 #include "ceres/program.h"
 #include "ceres/sparse_matrix.h"
 #include "ceres_ext/device_cost_function.h"
@@ -39,6 +38,8 @@
 #include "tests/common/functors.h"
 #include "tests/common/has_device.h"
 #include "tests/common/own_loss.h"
+#include "tests/common/random_cases.h"
+#include "tests/common/random_rows.h"
 
 #ifdef CERES_EXT_EMULATED
 #include "tests/front/recomputed_cost_function_functors.cu"
@@ -96,26 +97,16 @@ struct RandomProblem {
   template <typename Problem>
   RandomProblem(const Case& c, int num_cameras, Problem* problem)
       : kind(c.kind) {
-    std::mt19937 random(5);
-    std::normal_distribution<double> normal;
-    const auto fill = [&](int count, int size) {
-      std::vector<std::vector<double>> blocks(count, std::vector<double>(size));
-      for (auto& block : blocks) {
-        for (double& value : block) {
-          value = 0.5 * normal(random);
-        }
-      }
-      return blocks;
-    };
+    Random random(5);
     const std::vector<int> tracks = TrackLengths();
     const int camera_size = c.kind == Kind::kPointPose         ? 7
                             : c.kind == Kind::kPoseCameraPoint ? 6
                             : c.kind == Kind::kWidePoint       ? 14
                             : c.kind == Kind::kWritten         ? 4
                                                                : 9;
-    points = fill(static_cast<int>(tracks.size()), 3);
-    cameras = fill(num_cameras, camera_size);
-    fixed = fill(3, 4);
+    points = RandomBlocks(static_cast<int>(tracks.size()), 3, &random);
+    cameras = RandomBlocks(num_cameras, camera_size, &random);
+    fixed = RandomBlocks(3, 4, &random);
     for (auto& point : points) {
       problem->AddParameterBlock(point.data(), 3);
     }
@@ -137,9 +128,9 @@ struct RandomProblem {
     for (size_t p = 0; p < tracks.size(); ++p) {
       double* const x = points[p].data();
       for (int k = 0; k < tracks[p]; ++k) {
-        double* const camera = cameras[random() % num_cameras].data();
-        const double a = normal(random);
-        const double b = normal(random);
+        double* const camera = cameras[random.Below(num_cameras)].data();
+        const double a = Normal(&random);
+        const double b = Normal(&random);
         const auto add = [&](ceres::CostFunction* cost,
                              std::vector<double*> blocks) {
           problem->AddResidualBlock(
@@ -185,13 +176,7 @@ struct RandomProblem {
     for (size_t i = 0; i < cameras.size(); ++i) {
       double* const camera = cameras[i].data();
       if (c.kind == Kind::kPointPose) {
-        const double norm = std::hypot(std::hypot(camera[0], camera[1]),
-                                       std::hypot(camera[2], camera[3]));
-        std::for_each(camera, camera + 4, [&](double& q) { q /= norm; });
-        problem->SetManifold(
-            camera,
-            new ceres::ProductManifold<ceres::QuaternionManifold,
-                                       ceres::EuclideanManifold<3>>());
+        MakePose(camera, problem);
       } else if (c.kind == Kind::kHeldColumns) {
         problem->SetManifold(camera,
                              new ceres::SubsetManifold(9, {0, 3, 6, 7}));
@@ -250,7 +235,7 @@ struct RandomProblem {
   }
 
   Kind kind;
-  std::vector<std::vector<double>> points, cameras, fixed;
+  Blocks points, cameras, fixed;
 };
 
 // ---------------------------------------------------------------------------
