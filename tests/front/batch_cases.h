@@ -19,6 +19,7 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/options.h"
+#include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
 
 namespace ceres_ext {
@@ -85,6 +86,20 @@ inline std::unique_ptr<ceres::Problem> MakeProblem(Case* one,
     }
   }
   return problem;
+}
+
+// The cost of a case at these values of its cameras and points.
+inline double CostAt(Case one,
+                     const std::vector<double>& values,
+                     ceres::LossFunction* loss) {
+  const auto points =
+      values.begin() + static_cast<int64_t>(one.problem.cameras.size());
+  one.problem.cameras.assign(values.begin(), points);
+  one.problem.points.assign(points, values.end());
+  const auto problem = MakeProblem(&one, loss);
+  double cost = 0.0;
+  problem->Evaluate({}, &cost, nullptr, nullptr, nullptr);
+  return cost;
 }
 
 // Cases end to end.
@@ -212,9 +227,12 @@ inline std::vector<Case> SomeCases(int camera_size) {
 }
 
 // True if rounding may decide an iteration: its change of the cost is that of
-// rounding, or at a threshold.
+// rounding, or at a threshold, or the residuals are fitted to rounding.
 inline bool IsNearATie(const ceres::Solver::Summary& ceres,
                        const ceres::Solver::Options& options) {
+  if (!(ceres.final_cost > 1e-12 * ceres.initial_cost)) {
+    return true;
+  }
   for (size_t i = 1; i < ceres.iterations.size(); ++i) {
     const ceres::IterationSummary& iteration = ceres.iterations[i];
     const double change =
@@ -227,6 +245,24 @@ inline bool IsNearATie(const ceres::Solver::Summary& ceres,
     }
   }
   return false;
+}
+
+// Costs of the start, and the decisions of all iterations unless rounding may
+// decide one; false if it may.
+inline bool ExpectSameDecisions(const ProblemSummary& ours,
+                                const ceres::Solver::Summary& ceres,
+                                const ceres::Solver::Options& options) {
+  EXPECT_NEAR(
+      ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
+  EXPECT_NEAR(ours.fixed_cost, ceres.fixed_cost, 1e-12 * ceres.fixed_cost);
+  if (IsNearATie(ceres, options)) {
+    return false;
+  }
+  EXPECT_EQ(ours.termination_type, ceres.termination_type)
+      << ours.message << " / " << ceres.message;
+  EXPECT_EQ(ours.num_successful_steps, ceres.num_successful_steps);
+  EXPECT_EQ(ours.num_unsuccessful_steps, ceres.num_unsuccessful_steps);
+  return true;
 }
 
 }  // namespace batch_cases

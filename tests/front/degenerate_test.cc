@@ -77,7 +77,7 @@ struct Degeneracy {
   const char* name;
   void (*make)(BalTestProblem* bal);
   // For stock Ceres, and for ours.
-  bool is_usable;
+  bool is_usable = true;
 };
 
 const Degeneracy kDegeneracies[] = {
@@ -85,71 +85,57 @@ const Degeneracy kDegeneracies[] = {
      [](BalTestProblem* bal) { PlaceFirstPoint(0.0, bal); },
      false},
     {"PointJustBeforeTheOpticalCentre",
-     [](BalTestProblem* bal) { PlaceFirstPoint(1e-3, bal); },
-     true},
+     [](BalTestProblem* bal) { PlaceFirstPoint(1e-3, bal); }},
     {"PointBehindTheCamera",
-     [](BalTestProblem* bal) { PlaceFirstPoint(-4.0, bal); },
-     true},
+     [](BalTestProblem* bal) { PlaceFirstPoint(-4.0, bal); }},
     {"ObservationsTwice",
      [](BalTestProblem* bal) {
        for (size_t k = 0; k < 40; ++k) {
          Repeat(k, bal);
        }
-     },
-     true},
+     }},
     {"OneObservationAThousandTimes",
      [](BalTestProblem* bal) {
        for (int i = 0; i < 999; ++i) {
          Repeat(0, bal);
        }
-     },
-     true},
+     }},
     {"PointSeenOnce",
      [](BalTestProblem* bal) {
        const int camera = bal->camera_id[0];
        LeaveOut([=](int c, int p) { return p == 0 && c != camera; }, bal);
-     },
-     true},
+     }},
     {"AllPointsSeenOnce",
      [](BalTestProblem* bal) {
        LeaveOut([](int c, int p) { return c != p % 8; }, bal);
-     },
-     true},
+     }},
     {"PointSeenNever",
      [](BalTestProblem* bal) {
        LeaveOut([](int /*c*/, int p) { return p == 3; }, bal);
-     },
-     true},
+     }},
     {"CameraSeesNothing",
      [](BalTestProblem* bal) {
        LeaveOut([](int c, int /*p*/) { return c == 2; }, bal);
-     },
-     true},
+     }},
     {"TwoCamerasAtOnePlace",
      [](BalTestProblem* bal) {
        std::copy_n(bal->camera(0), 9, bal->camera(1));
-     },
-     true},
+     }},
     {"TwoPointsAtOnePlace",
-     [](BalTestProblem* bal) { std::copy_n(bal->point(0), 3, bal->point(1)); },
-     true},
-    {"ZeroFocalLength",
-     [](BalTestProblem* bal) { bal->camera(1)[6] = 0.0; },
-     true},
+     [](BalTestProblem* bal) { std::copy_n(bal->point(0), 3, bal->point(1)); }},
+    {"ZeroFocalLength", [](BalTestProblem* bal) { bal->camera(1)[6] = 0.0; }},
     {"AllFocalLengthsZero",
      [](BalTestProblem* bal) {
        for (int i = 0; i < bal->num_cameras(); ++i) {
          bal->camera(i)[6] = 0.0;
        }
-     },
-     true},
+     }},
     {"PointFarAway",
      [](BalTestProblem* bal) {
        for (int i = 0; i < 3; ++i) {
          bal->point(0)[i] *= 1e12;
        }
-     },
-     true},
+     }},
     {"InfiniteMeasurement",
      [](BalTestProblem* bal) { bal->observations[7] = kInfinity; },
      false},

@@ -48,9 +48,10 @@ using Modify = void (*)(BalTestProblem*,
 struct Row {
   const char* name;
   Modify modify;
-  SolvePath path;
-  const char* reason;         // part of path_reason; null: none expected
-  const char* why_no_device;  // part of device; null: the device is used
+  SolvePath path = PATH_FULL;
+  const char* reason = nullptr;  // part of path_reason; null: none expected
+  // Part of device; null: the device is used.
+  const char* why_no_device = nullptr;
   const char* settings = "device=cuda";
 };
 
@@ -85,17 +86,13 @@ class LeftOut : public testing::TestWithParam<Row> {
     options.parameter_tolerance = 1e-12;
     return options;
   }
-};
 
-TEST_P(LeftOut, IsSaidAndEndsWhereStockEnds) {
-  const Row& row = GetParam();
-  double costs[2];
-  for (const bool stock : {true, false}) {
+  static Summary SolveRow(bool enabled, FallbackType fallback) {
     BalTestProblem bal = MakeBalTestProblem(6, 40, 4, 9);
     auto problem = Build(&bal);
     ceres::Solver::Options options = TightOptions(&bal);
     std::vector<double> wide(17, 0.1);
-    row.modify(&bal, problem.get(), &options);
+    GetParam().modify(&bal, problem.get(), &options);
     if (options.linear_solver_ordering == nullptr) {
       // Rows about an order of their own add their block here.
       problem->AddResidualBlock(
@@ -114,34 +111,48 @@ TEST_P(LeftOut, IsSaidAndEndsWhereStockEnds) {
       }
     }
     Options ext_options;
-    ASSERT_TRUE(ParseOptions(row.settings, &ext_options, nullptr));
-    ext_options.enabled = !stock;
+    EXPECT_TRUE(ParseOptions(GetParam().settings, &ext_options, nullptr));
+    ext_options.enabled = enabled;
+    ext_options.fallback = fallback;
     Summary summary;
     Solve(options, ext_options, problem.get(), &summary);
-    ASSERT_TRUE(summary.IsSolutionUsable()) << summary.message;
-    costs[stock ? 0 : 1] = summary.final_cost;
-    if (stock) {
-      continue;
+    return summary;
+  }
+};
+
+TEST_P(LeftOut, IsSaidAndEndsWhereStockEnds) {
+  const Row& row = GetParam();
+  const Summary stock = SolveRow(/*enabled=*/false, FALLBACK_TO_CERES);
+  const Summary summary = SolveRow(/*enabled=*/true, FALLBACK_TO_CERES);
+  ASSERT_TRUE(stock.IsSolutionUsable()) << stock.message;
+  ASSERT_TRUE(summary.IsSolutionUsable()) << summary.message;
+  EXPECT_EQ(summary.path, row.path) << summary.path_reason;
+  if (row.reason != nullptr) {
+    EXPECT_NE(summary.path_reason.find(row.reason), std::string::npos)
+        << summary.path_reason;
+  }
+  if (row.path == PATH_FULL && kHasDevice) {
+    const bool on_host = summary.device.find("host") == 0;
+    EXPECT_EQ(on_host, row.why_no_device != nullptr) << summary.device;
+    if (row.why_no_device != nullptr) {
+      EXPECT_NE(summary.device.find(row.why_no_device), std::string::npos)
+          << summary.device;
     }
-    EXPECT_EQ(summary.path, row.path) << summary.path_reason;
-    if (row.reason != nullptr) {
-      EXPECT_NE(summary.path_reason.find(row.reason), std::string::npos)
-          << summary.path_reason;
-    }
-    if (row.path == PATH_FULL && kHasDevice) {
-      const bool on_host = summary.device.find("host") == 0;
-      EXPECT_EQ(on_host, row.why_no_device != nullptr) << summary.device;
-      if (row.why_no_device != nullptr) {
-        EXPECT_NE(summary.device.find(row.why_no_device), std::string::npos)
-            << summary.device;
-      }
-    }
-    if (row.path == PATH_CERES) {
-      EXPECT_EQ(summary.device, "");
+  }
+  if (row.path == PATH_CERES) {
+    EXPECT_EQ(summary.device, "");
+    EXPECT_NE(summary.FullReport().find(row.reason), std::string::npos);
+    // Ceres asks for no linear solver in a line search.
+    if (stock.minimizer_type != ceres::LINE_SEARCH) {
+      const Summary refused = SolveRow(/*enabled=*/true, FALLBACK_REFUSE);
+      EXPECT_EQ(refused.path, PATH_CERES);
+      EXPECT_EQ(refused.termination_type, ceres::FAILURE);
+      EXPECT_NE(refused.message.find(row.reason), std::string::npos)
+          << refused.message;
     }
   }
   // Both end where the gradient is zero to a part of 1e-10 of the start's.
-  EXPECT_NEAR(costs[1], costs[0], 1e-6 * costs[0]);
+  EXPECT_NEAR(summary.final_cost, stock.final_cost, 1e-6 * stock.final_cost);
   if (std::filesystem::exists(DumpFolder())) {
     // J, b, D and x of iteration 1, of stock and, over them, of this library.
     int num_files = 0;
@@ -157,29 +168,23 @@ INSTANTIATE_TEST_SUITE_P(
     Rows,
     LeftOut,
     testing::Values(
-        Row{"Nothing",
-            [](BalTestProblem*, ceres::Problem*, auto*) {},
-            PATH_FULL,
-            nullptr,
-            nullptr},
+        Row{"Nothing", [](auto*, auto*, auto*) {}},
         Row{"Bounds",
             [](BalTestProblem* bal, ceres::Problem* problem, auto*) {
-              problem->SetParameterLowerBound(bal->camera(0), 6, 1.0);
-            },
-            PATH_FULL,
-            nullptr,
-            nullptr},
+              for (int i = 0; i < bal->num_cameras(); ++i) {
+                double* const camera = bal->camera(i);
+                problem->SetParameterLowerBound(camera, 6, camera[6] - 0.5);
+                problem->SetParameterUpperBound(camera, 6, camera[6] + 0.5);
+              }
+            }},
         Row{"Dogleg",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->trust_region_strategy_type = ceres::DOGLEG;
               // Stock refuses it with an iterative solver.
               options->linear_solver_type = ceres::DENSE_SCHUR;
-            },
-            PATH_FULL,
-            nullptr,
-            nullptr},
+            }},
         Row{"DoglegByChoiceOfSteps",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->trust_region_strategy_type = ceres::DOGLEG;
               options->linear_solver_type = ceres::DENSE_QR;
             },
@@ -188,21 +193,18 @@ INSTANTIATE_TEST_SUITE_P(
             nullptr,
             "device=cuda,linear_solver=auto"},
         Row{"InnerIterations",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->use_inner_iterations = true;
             },
             PATH_FULL,
             nullptr,
             "nner iterations"},
         Row{"NonmonotonicSteps",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->use_nonmonotonic_steps = true;
-            },
-            PATH_FULL,
-            nullptr,
-            nullptr},
+            }},
         Row{"Dumps",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               std::filesystem::create_directories(DumpFolder());
               options->trust_region_minimizer_iterations_to_dump = {1};
               options->trust_region_problem_dump_format_type = ceres::TEXTFILE;
@@ -213,13 +215,12 @@ INSTANTIATE_TEST_SUITE_P(
             nullptr,
             "ump"},
         Row{"GradientChecking",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->check_gradients = true;
               options->gradient_check_relative_precision = 1e-2;
             },
             PATH_FULL,
-            "all residual blocks are evaluated by Ceres",
-            nullptr},
+            "all residual blocks are evaluated by Ceres"},
         Row{"LossOfAUser",
             [](BalTestProblem* bal, ceres::Problem* problem, auto*) {
               auto* loss = new OwnLoss;
@@ -233,70 +234,51 @@ INSTANTIATE_TEST_SUITE_P(
               }
             },
             PATH_FULL,
-            "214 residual blocks are evaluated by this library",
-            nullptr},
+            "214 residual blocks are evaluated by this library"},
         Row{"StateInEveryIteration",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->update_state_every_iteration = true;
-            },
-            PATH_FULL,
-            nullptr,
-            nullptr},
+            }},
         Row{"LineSearch",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->minimizer_type = ceres::LINE_SEARCH;
               options->max_num_iterations = 2000;
               options->max_lbfgs_rank = 50;
             },
             PATH_CERES,
-            "LINE_SEARCH",
-            nullptr},
+            "LINE_SEARCH"},
         Row{"SparseNormalCholesky",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
-            },
-            PATH_FULL,
-            nullptr,
-            nullptr},
+            }},
         Row{"DenseNormalCholesky",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
-            },
-            PATH_FULL,
-            nullptr,
-            nullptr},
+            }},
         Row{"DynamicSparsity",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
               options->dynamic_sparsity = true;
             },
             PATH_CERES,
-            "dynamic_sparsity",
-            nullptr},
+            "dynamic_sparsity"},
         Row{"DenseQr",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->linear_solver_type = ceres::DENSE_QR;
             },
             PATH_CERES,
-            "DENSE_QR is not supported, because it factorises the Jacobian",
-            nullptr},
+            "DENSE_QR is not supported, because it factorises the Jacobian"},
         Row{"PowerSeries",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->preconditioner_type =
                   ceres::SCHUR_POWER_SERIES_EXPANSION;
-            },
-            PATH_FULL,
-            nullptr,
-            nullptr},
+            }},
         Row{"SpseInitialization",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->use_spse_initialization = true;
-            },
-            PATH_FULL,
-            nullptr,
-            nullptr},
+            }},
         Row{"SparseSchurInPlaceOfWhichOneIsChosen",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->linear_solver_type = ceres::SPARSE_SCHUR;
             },
             PATH_FULL,
@@ -304,7 +286,7 @@ INSTANTIATE_TEST_SUITE_P(
             nullptr,
             "device=cuda,linear_solver=iterative_schur"},
         Row{"DoglegInPlaceOfWhichOneIsChosen",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->trust_region_strategy_type = ceres::DOGLEG;
               options->linear_solver_type = ceres::DENSE_SCHUR;
             },
@@ -313,32 +295,29 @@ INSTANTIATE_TEST_SUITE_P(
             nullptr,
             "device=cuda,linear_solver=iterative_schur"},
         Row{"WhatIsTooSmallForADevice",
-            [](BalTestProblem*, ceres::Problem*, auto*) {},
+            [](auto*, auto*, auto*) {},
             PATH_FULL,
             nullptr,
             "device = AUTO estimates about",
             "device=auto"},
         Row{"ClusterJacobi",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->preconditioner_type = ceres::CLUSTER_JACOBI;
             },
             PATH_CERES,
-            "CLUSTER_JACOBI",
-            nullptr},
+            "CLUSTER_JACOBI"},
         Row{"ClusterTridiagonal",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->preconditioner_type = ceres::CLUSTER_TRIDIAGONAL;
             },
             PATH_CERES,
-            "CLUSTER_TRIDIAGONAL",
-            nullptr},
+            "CLUSTER_TRIDIAGONAL"},
         Row{"EliminatedBlocksOfSeventeenColumns",
-            [](BalTestProblem*, ceres::Problem*, auto* options) {
+            [](auto*, auto*, auto* options) {
               options->linear_solver_ordering = nullptr;
             },
             PATH_FULL,
-            "have more than 16 tangent dimensions and are not eliminated",
-            nullptr}),
+            "have more than 16 tangent dimensions and are not eliminated"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // User-defined manifolds stay on the host, and nothing else.
@@ -435,15 +414,15 @@ TEST(LeftOutParts, AnOrderThatLacksBlocksIsRefused) {
 // A power series that stock refuses is refused, with its own words.
 TEST(LeftOutParts, WhatIsNoPowerSeriesIsRefused) {
   const Modify modify[] = {
-      [](BalTestProblem*, ceres::Problem*, auto* options) {
+      [](auto*, auto*, auto* options) {
         options->linear_solver_type = ceres::CGNR;
         options->preconditioner_type = ceres::SCHUR_POWER_SERIES_EXPANSION;
       },
-      [](BalTestProblem*, ceres::Problem*, auto* options) {
+      [](auto*, auto*, auto* options) {
         options->preconditioner_type = ceres::SCHUR_POWER_SERIES_EXPANSION;
         options->max_num_spse_iterations = 0;
       },
-      [](BalTestProblem*, ceres::Problem*, auto* options) {
+      [](auto*, auto*, auto* options) {
         options->use_spse_initialization = true;
         options->spse_tolerance = -0.5;
       }};
@@ -511,7 +490,7 @@ TEST(LeftOutParts, StructureInTheSummaryIsStocks) {
     Modify modify;
   };
   const Case cases[] = {
-      {"as it is", [](BalTestProblem*, ceres::Problem*, auto*) {}},
+      {"as it is", [](auto*, auto*, auto*) {}},
       {"constant points",
        [](BalTestProblem* bal, ceres::Problem* problem, auto*) {
          for (int i = 0; i < bal->num_points(); i += 3) {
@@ -543,7 +522,7 @@ TEST(LeftOutParts, StructureInTheSummaryIsStocks) {
                               new ceres::SubsetManifold(9, {0, 3}));
        }},
       {"CGNR",
-       [](BalTestProblem*, ceres::Problem*, auto* options) {
+       [](auto*, auto*, auto* options) {
          options->linear_solver_type = ceres::CGNR;
          options->preconditioner_type = ceres::JACOBI;
          options->linear_solver_ordering = nullptr;

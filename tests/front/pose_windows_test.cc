@@ -77,17 +77,12 @@ void ExpectAsCeres(std::vector<Case> cases,
     EXPECT_EQ(ours.solved_as, SOLVED_AS_WINDOW) << ours.path_reason;
     EXPECT_EQ(ours.termination_type, ceres.termination_type)
         << ours.message << " / " << ceres.message;
-    EXPECT_NEAR(
-        ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
-    EXPECT_NEAR(ours.fixed_cost, ceres.fixed_cost, 1e-12 * ceres.fixed_cost);
     // If the images have no noise to fit, only rounding is left.
     EXPECT_NEAR(ours.final_cost,
                 ceres.final_cost,
                 cost_tolerance * ceres.final_cost + kNothing);
-    if (!IsNearATie(ceres, options)) {
+    if (ExpectSameDecisions(ours, ceres, options)) {
       EXPECT_EQ(ours.message.substr(0, 20), ceres.message.substr(0, 20));
-      EXPECT_EQ(ours.num_successful_steps, ceres.num_successful_steps);
-      EXPECT_EQ(ours.num_unsuccessful_steps, ceres.num_unsuccessful_steps);
     }
     ExpectSameSizes(full[i], ceres);
     // The solution has that cost.
@@ -782,19 +777,9 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
       if (!ceres.IsSolutionUsable()) {
         continue;
       }
-      EXPECT_NEAR(
-          ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
       EXPECT_LE(ours.final_cost,
                 ceres.final_cost * (1.0 + 1e-6) + 1e-9 * ceres.initial_cost);
-      // A problem with more columns than residuals is fitted to rounding.
-      if (!IsNearATie(ceres, options) &&
-          ceres.final_cost > 1e-12 * ceres.initial_cost) {
-        ++num_decided;
-        EXPECT_EQ(ours.termination_type, ceres.termination_type)
-            << ours.message << " / " << ceres.message;
-        EXPECT_EQ(ours.num_successful_steps, ceres.num_successful_steps);
-        EXPECT_EQ(ours.num_unsuccessful_steps, ceres.num_unsuccessful_steps);
-      }
+      num_decided += ExpectSameDecisions(ours, ceres, options) ? 1 : 0;
     }
   });
   EXPECT_GT(num_own, 0);

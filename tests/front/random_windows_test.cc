@@ -52,12 +52,13 @@ TEST(RandomWindows, SolveAsCeres) {
   ceres::HuberLoss huber(1.0);
   ceres::CauchyLoss cauchy(2.0);
   ceres::TukeyLoss tukey(20.0);
+  ceres::TolerantLoss tolerant(2.0, 0.5);
   BalCameraManifold turn;
   ceres::SubsetManifold pose(9, {6, 7, 8});
   ForEachCase(60, [&](Random* random) {
     const int camera_size = random->Chance(0.3) ? 10 : 9;
     ceres::LossFunction* const loss = random->OneOf<ceres::LossFunction*>(
-        {nullptr, nullptr, &huber, &cauchy, &tukey});
+        {nullptr, nullptr, &huber, &cauchy, &tukey, &tolerant});
     ceres::Manifold* const manifold = camera_size == 10 ? &turn
                                       : random->Chance(0.5)
                                           ? static_cast<ceres::Manifold*>(&pose)
@@ -81,6 +82,8 @@ TEST(RandomWindows, SolveAsCeres) {
       SCOPED_TRACE(i);
       const ProblemSummary& ours = summary.problems[i];
       const auto problem = MakeProblem(&cases[i], loss);
+      const double cost =
+          CostAt(cases[i], batch.ValuesOf(static_cast<int>(i)), loss);
       ceres::Solver::Summary ceres;
       ceres::Solve(options, problem.get(), &ceres);
       num_windows += ours.IsSolvedWhole() ? 1 : 0;
@@ -89,18 +92,13 @@ TEST(RandomWindows, SolveAsCeres) {
       if (!ceres.IsSolutionUsable()) {
         continue;
       }
-      EXPECT_NEAR(
-          ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
+      num_decided += ExpectSameDecisions(ours, ceres, options) ? 1 : 0;
       // A problem without freedom and noise ends with rounding errors.
       EXPECT_LE(ours.final_cost,
                 ceres.final_cost * (1.0 + 1e-6) + 1e-9 * ceres.initial_cost);
-      if (!IsNearATie(ceres, options)) {
-        ++num_decided;
-        EXPECT_EQ(ours.termination_type, ceres.termination_type)
-            << ours.message << " / " << ceres.message;
-        EXPECT_EQ(ours.num_successful_steps, ceres.num_successful_steps);
-        EXPECT_EQ(ours.num_unsuccessful_steps, ceres.num_unsuccessful_steps);
-      }
+      // The solution has that cost.
+      EXPECT_NEAR(
+          ours.final_cost, cost, 1e-9 * cost + 1e-12 * ceres.initial_cost);
     }
   });
   // Nearly all are windows and have no tie.

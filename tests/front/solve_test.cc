@@ -290,21 +290,6 @@ TEST(Solve, LossFunctions) {
       PATH_FULL);
 }
 
-TEST(Solve, Bounds) {
-  CompareModified(
-      [](BalTestProblem* bal,
-         ceres::Problem* problem,
-         ceres::Solver::Options*) {
-        for (int i = 0; i < bal->num_cameras(); ++i) {
-          problem->SetParameterLowerBound(
-              bal->camera(i), 6, bal->camera(i)[6] - 0.5);
-          problem->SetParameterUpperBound(
-              bal->camera(i), 6, bal->camera(i)[6] + 0.5);
-        }
-      },
-      PATH_FULL);
-}
-
 TEST(Solve, NonmonotonicStepsAndNoJacobiScaling) {
   CompareModified(
       [](BalTestProblem*, ceres::Problem*, ceres::Solver::Options* options) {
@@ -573,57 +558,6 @@ TEST(Solve, PathAndDeviceOfASolveThatACallbackEnds) {
   }
 }
 
-// A case that stock Ceres solves, with the reason that names it.
-struct Declined {
-  const char* name;
-  void (*modify)(BalTestProblem*, ceres::Problem*, ceres::Solver::Options*);
-  const char* reason;
-};
-
-class SolveDeclines : public ::testing::TestWithParam<Declined> {};
-
-TEST_P(SolveDeclines, CeresSolvesAndTheSummarySaysWhy) {
-  for (FallbackType fallback : {FALLBACK_TO_CERES, FALLBACK_REFUSE}) {
-    BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);
-    auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
-    ceres::Solver::Options options = TestOptions(&bal);
-    GetParam().modify(&bal, problem.get(), &options);
-    Options ext_options;
-    ext_options.fallback = fallback;
-    Summary summary;
-    Solve(options, ext_options, problem.get(), &summary);
-    EXPECT_EQ(summary.path, PATH_CERES);
-    EXPECT_NE(summary.path_reason.find(GetParam().reason), std::string::npos)
-        << summary.path_reason;
-    if (fallback == FALLBACK_TO_CERES) {
-      EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;
-      EXPECT_LT(summary.final_cost, summary.initial_cost);
-      EXPECT_NE(summary.FullReport().find(GetParam().reason),
-                std::string::npos);
-    } else {
-      EXPECT_EQ(summary.termination_type, ceres::FAILURE);
-      EXPECT_NE(summary.message.find(GetParam().reason), std::string::npos)
-          << summary.message;
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Cases,
-    SolveDeclines,
-    ::testing::Values(
-        Declined{"DenseQr",
-                 [](BalTestProblem*, ceres::Problem*, auto* options) {
-                   options->linear_solver_type = ceres::DENSE_QR;
-                 },
-                 "DENSE_QR"},
-        Declined{"ClusterJacobi",
-                 [](BalTestProblem*, ceres::Problem*, auto* options) {
-                   options->preconditioner_type = ceres::CLUSTER_JACOBI;
-                 },
-                 "CLUSTER_JACOBI"}),
-    [](const auto& info) { return std::string(info.param.name); });
-
 template <typename Modify>
 Summary SolveRecomputed(Modify&& modify) {
   BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);
@@ -707,18 +641,6 @@ TEST(Solve, ARecomputedJacobianTakesSubsetManifoldsOnPoints) {
             }).path_reason,
             "jacobian RECOMPUTED supports no manifolds on points beside "
             "residual blocks of other cost functions");
-}
-
-TEST(Solve, LineSearchIsLeftToCeres) {
-  BalTestProblem bal = MakeBalTestProblem(8, 60, 4, 9);
-  auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
-  ceres::Solver::Options options = TestOptions(&bal);
-  options.minimizer_type = ceres::LINE_SEARCH;
-  Summary summary;
-  Solve(options, OnDevice(), problem.get(), &summary);
-  EXPECT_EQ(summary.path, PATH_CERES);
-  EXPECT_NE(summary.path_reason.find("LINE_SEARCH"), std::string::npos);
-  EXPECT_TRUE(summary.IsSolutionUsable());
 }
 
 TEST(Solve, InvalidExtOptionsAreRefusedByName) {

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <random>
 #include <string>
@@ -189,25 +190,28 @@ Evaluation EvaluateInStrides(const Error& error, const std::vector<double>& x) {
       error, x, Sizes(), std::make_index_sequence<Sizes::size()>());
 }
 
-// By a cost function of Ceres.
-Evaluation Evaluate(const ceres::CostFunction& cost,
-                    const std::vector<double>& x) {
-  const int num_residuals = cost.num_residuals();
+// By fn(blocks, residuals, Jacobians of the blocks).
+template <typename Sizes, typename Function>
+Evaluation EvaluateBlocks(const Sizes& sizes,
+                          int num_residuals,
+                          const std::vector<double>& x,
+                          const Function& fn) {
   std::vector<const double*> blocks;
   std::vector<std::vector<double>> parts;
-  std::vector<double*> pointers;
   const double* next = x.data();
-  for (const int size : cost.parameter_block_sizes()) {
+  for (const int size : sizes) {
     blocks.push_back(next);
     next += size;
     parts.emplace_back(num_residuals * size);
-    pointers.push_back(parts.back().data());
   }
   EXPECT_EQ(next, x.data() + x.size());
+  std::vector<double*> pointers;
+  for (auto& part : parts) {
+    pointers.push_back(part.data());
+  }
   Evaluation found;
   found.residuals.setZero(num_residuals);
-  found.success =
-      cost.Evaluate(blocks.data(), found.residuals.data(), pointers.data());
+  found.success = fn(blocks.data(), found.residuals.data(), pointers.data());
   found.jacobian.setZero(num_residuals, x.size());
   int column = 0;
   for (const auto& part : parts) {
@@ -220,6 +224,15 @@ Evaluation Evaluate(const ceres::CostFunction& cost,
     column += size;
   }
   return found;
+}
+
+// By a cost function of Ceres.
+Evaluation Evaluate(const ceres::CostFunction& cost,
+                    const std::vector<double>& x) {
+  return EvaluateBlocks(
+      cost.parameter_block_sizes(), cost.num_residuals(), x, [&](auto... args) {
+        return cost.Evaluate(args...);
+      });
 }
 
 template <typename Sizes, typename Error>
@@ -363,35 +376,11 @@ template <typename Error, int... kSizes>
 Evaluation EvaluateWritten(const Error& error,
                            const std::vector<double>& x,
                            std::integer_sequence<int, kSizes...> sizes) {
-  constexpr int kNum = Error::kNumResiduals;
-  Evaluation found;
-  found.residuals.setZero(kNum);
-  found.jacobian.setZero(kNum, x.size());
-  std::vector<std::vector<double>> parts;
-  std::vector<const double*> blocks;
-  const double* next = x.data();
-  for (const int size : {kSizes...}) {
-    parts.emplace_back(kNum * size);
-    blocks.push_back(next);
-    next += size;
-  }
-  std::vector<double*> pointers;
-  for (auto& part : parts) {
-    pointers.push_back(part.data());
-  }
-  found.success = error.Differentiate(
-      sizes, blocks.data(), found.residuals.data(), pointers.data());
-  int column = 0;
-  for (const auto& part : parts) {
-    const int size = static_cast<int>(part.size()) / kNum;
-    for (int i = 0; i < kNum; ++i) {
-      for (int j = 0; j < size; ++j) {
-        found.jacobian(i, column + j) = part[i * size + j];
-      }
-    }
-    column += size;
-  }
-  return found;
+  return EvaluateBlocks(
+      std::initializer_list<int>{kSizes...},
+      Error::kNumResiduals,
+      x,
+      [&](auto... args) { return error.Differentiate(sizes, args...); });
 }
 
 // The derivatives of a functor are not those of a functor derived from it.

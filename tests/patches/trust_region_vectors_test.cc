@@ -257,35 +257,45 @@ class OpaquePlugin final : public WrappingPlugin {
   std::shared_ptr<OpaqueVectors> vectors_;
 };
 
+enum LoopFlags : unsigned {
+  kNoScaling = 1 << 0,
+  kNonmonotonic = 1 << 1,
+  kUpdate = 1 << 2,
+  kBounds = 1 << 3,
+  kSearch = 1 << 4,  // with bounds: line searches contract steps
+  kDogleg = 1 << 5,
+  kSubspace = 1 << 6,
+};
+
 struct LoopOptions {
   const char* name;
   ceres::LinearSolverType type = ceres::ITERATIVE_SCHUR;
-  bool jacobi_scaling = true;
-  bool use_nonmonotonic_steps = false;
-  bool update_state_every_iteration = false;
-  bool bounds = false;
-  // Line searches contract steps, by this interpolation.
-  bool search = false;
+  unsigned flags = 0;
   ceres::LineSearchInterpolationType interpolation = ceres::CUBIC;
-  ceres::TrustRegionStrategyType strategy = ceres::LEVENBERG_MARQUARDT;
-  ceres::DoglegType dogleg = ceres::TRADITIONAL_DOGLEG;
+
+  bool Has(unsigned flag) const { return (flags & flag) != 0; }
 };
 
 void SetLoopOptions(const LoopOptions& loop,
                     PatchTestProblem* problem,
                     ceres::Solver::Options* options) {
   *options = problem->Options(loop.type);
-  options->jacobi_scaling = loop.jacobi_scaling;
-  options->use_nonmonotonic_steps = loop.use_nonmonotonic_steps;
-  options->update_state_every_iteration = loop.update_state_every_iteration;
-  options->trust_region_strategy_type = loop.strategy;
-  options->dogleg_type = loop.dogleg;
-  if (loop.bounds) {
+  options->jacobi_scaling = !loop.Has(kNoScaling);
+  options->use_nonmonotonic_steps = loop.Has(kNonmonotonic);
+  options->update_state_every_iteration = loop.Has(kUpdate);
+  if (loop.Has(kDogleg)) {
+    options->trust_region_strategy_type = ceres::DOGLEG;
+  }
+  if (loop.Has(kSubspace)) {
+    options->dogleg_type = ceres::SUBSPACE_DOGLEG;
+  }
+  if (loop.Has(kBounds)) {
     // A start outside of the bound, so that iteration zero projects.
     problem->problem()->SetParameterUpperBound(
         problem->point(0), 0, problem->point(0)[0] - 0.01);
     problem->point(0)[0] -= 0.01;
-    options->max_num_line_search_step_size_iterations = loop.search ? 20 : 0;
+    options->max_num_line_search_step_size_iterations =
+        loop.Has(kSearch) ? 20 : 0;
     options->line_search_interpolation_type = loop.interpolation;
   }
 }
@@ -299,8 +309,9 @@ TEST_P(OpaqueLoopTest, GivesBitsOfStock) {
   const SolveResult stock = Solve(stock_problem, options);
   EXPECT_GT(stock.summary.num_successful_steps, 3);
   // A search makes many steps short enough.
-  EXPECT_GT(stock.summary.num_unsuccessful_steps, GetParam().search ? -1 : 0);
-  EXPECT_EQ(GetParam().use_nonmonotonic_steps,
+  EXPECT_GT(stock.summary.num_unsuccessful_steps,
+            GetParam().Has(kSearch) ? -1 : 0);
+  EXPECT_EQ(GetParam().Has(kNonmonotonic),
             std::any_of(stock.summary.iterations.begin(),
                         stock.summary.iterations.end(),
                         [](const ceres::IterationSummary& iteration) {
@@ -322,7 +333,7 @@ TEST_P(OpaqueLoopTest, GivesBitsOfStock) {
   EXPECT_EQ(record.num_solves, stock.summary.num_linear_solves);
   EXPECT_EQ(opaque.summary.num_line_search_steps,
             stock.summary.num_line_search_steps);
-  EXPECT_EQ(opaque.summary.num_line_search_steps > 0, GetParam().search);
+  EXPECT_EQ(opaque.summary.num_line_search_steps > 0, GetParam().Has(kSearch));
 
   // The state crosses once at the start, and back at the end or whenever it is
   // published.
@@ -333,8 +344,7 @@ TEST_P(OpaqueLoopTest, GivesBitsOfStock) {
   }
   const int64_t num_bytes =
       stock.summary.num_parameters_reduced * sizeof(double);
-  const int num_published =
-      GetParam().update_state_every_iteration ? num_improved : 1;
+  const int num_published = GetParam().Has(kUpdate) ? num_improved : 1;
   EXPECT_EQ(vectors.num_from_host, 1);
   EXPECT_EQ(vectors.num_bytes_from_host, num_bytes);
   EXPECT_EQ(vectors.num_to_host, num_published);
@@ -349,65 +359,31 @@ INSTANTIATE_TEST_SUITE_P(
         LoopOptions{"IterativeSchur"},
         LoopOptions{"Cgnr", ceres::CGNR},
         LoopOptions{"DenseSchur", ceres::DENSE_SCHUR},
-        LoopOptions{"NoJacobiScaling", ceres::ITERATIVE_SCHUR, false},
-        LoopOptions{"Nonmonotonic", ceres::DENSE_SCHUR, true, true},
-        LoopOptions{"UpdateState", ceres::ITERATIVE_SCHUR, true, false, true},
-        LoopOptions{
-            "UpdateStateNonmonotonic", ceres::DENSE_SCHUR, true, true, true},
-        LoopOptions{"Bounds", ceres::DENSE_SCHUR, true, false, false, true},
-        LoopOptions{
-            "Search", ceres::DENSE_SCHUR, true, false, false, true, true},
+        LoopOptions{"NoJacobiScaling", ceres::ITERATIVE_SCHUR, kNoScaling},
+        LoopOptions{"Nonmonotonic", ceres::DENSE_SCHUR, kNonmonotonic},
+        LoopOptions{"UpdateState", ceres::ITERATIVE_SCHUR, kUpdate},
+        LoopOptions{"UpdateStateNonmonotonic",
+                    ceres::DENSE_SCHUR,
+                    kNonmonotonic | kUpdate},
+        LoopOptions{"Bounds", ceres::DENSE_SCHUR, kBounds},
+        LoopOptions{"Search", ceres::DENSE_SCHUR, kBounds | kSearch},
         LoopOptions{"SearchUpdateState",
                     ceres::ITERATIVE_SCHUR,
-                    true,
-                    false,
-                    true,
-                    true,
-                    true},
+                    kUpdate | kBounds | kSearch},
         LoopOptions{"SearchQuadratic",
                     ceres::DENSE_SCHUR,
-                    true,
-                    false,
-                    false,
-                    true,
-                    true,
+                    kBounds | kSearch,
                     ceres::QUADRATIC},
         LoopOptions{"SearchBisection",
                     ceres::DENSE_SCHUR,
-                    false,
-                    false,
-                    false,
-                    true,
-                    true,
+                    kNoScaling | kBounds | kSearch,
                     ceres::BISECTION},
-        LoopOptions{"Dogleg",
-                    ceres::DENSE_SCHUR,
-                    true,
-                    false,
-                    false,
-                    false,
-                    false,
-                    ceres::CUBIC,
-                    ceres::DOGLEG},
-        LoopOptions{"DoglegSearch",
-                    ceres::DENSE_SCHUR,
-                    true,
-                    false,
-                    false,
-                    true,
-                    true,
-                    ceres::CUBIC,
-                    ceres::DOGLEG},
+        LoopOptions{"Dogleg", ceres::DENSE_SCHUR, kDogleg},
+        LoopOptions{
+            "DoglegSearch", ceres::DENSE_SCHUR, kBounds | kSearch | kDogleg},
         LoopOptions{"SubspaceDogleg",
                     ceres::SPARSE_SCHUR,
-                    false,
-                    false,
-                    false,
-                    false,
-                    false,
-                    ceres::CUBIC,
-                    ceres::DOGLEG,
-                    ceres::SUBSPACE_DOGLEG}),
+                    kNoScaling | kDogleg | kSubspace}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Records the user's parameters in every iteration.

@@ -41,13 +41,14 @@ using ceres::internal::Evaluator;
 
 constexpr double kEps = std::numeric_limits<double>::epsilon();
 
+// Contents of a problem: each has those before it too.
+enum Content { kNothing, kConstants, kManifolds, kLosses };
+
 struct Setting {
   const char* name;
   int camera_size;
   JacobianType jacobian;
-  bool has_constants;
-  bool has_manifolds;
-  bool has_losses;
+  Content content;
   // Ceres evaluates every third residual block, or all.
   enum HostRowsKind { kNone, kSome, kAll } host_rows = kNone;
 };
@@ -153,9 +154,10 @@ class Fixture {
   void AddBlocks(const Setting& setting, ceres::internal::ProblemImpl* impl) {
     for (size_t k = 0; k < bal_.camera_id.size(); ++k) {
       ceres::LossFunction* loss = nullptr;
-      if (setting.has_losses && setting.jacobian == JACOBIAN_RECOMPUTED) {
+      if (setting.content >= kLosses &&
+          setting.jacobian == JACOBIAN_RECOMPUTED) {
         loss = ConcaveLoss(static_cast<int>(k % 9));
-      } else if (setting.has_losses && k % 3 == 0) {
+      } else if (setting.content >= kLosses && k % 3 == 0) {
         // Tukey's rho'' is negative; Tolerant's is positive for some residuals,
         // which takes the other branch of the corrector.
         loss =
@@ -174,12 +176,12 @@ class Fixture {
           blocks,
           2);
     }
-    if (setting.has_constants) {
+    if (setting.content >= kConstants) {
       impl->SetParameterBlockConstant(bal_.camera(1));
       impl->SetParameterBlockConstant(bal_.point(3));
       impl->SetParameterBlockConstant(bal_.point(4));
     }
-    if (setting.has_manifolds) {
+    if (setting.content >= kManifolds) {
       for (int i = 0; i < bal_.num_cameras(); i += 2) {
         if (bal_.camera_size == 10) {
           impl->SetManifold(bal_.camera(i), new BalCameraManifold());
@@ -418,62 +420,31 @@ INSTANTIATE_TEST_SUITE_P(
     Settings,
     BatchJacobianTest,
     ::testing::Values(
-        Setting{"Camera9", 9, JACOBIAN_STORED, false, false, false},
-        Setting{"Camera9Constants", 9, JACOBIAN_STORED, true, false, false},
-        Setting{"Camera9Manifolds", 9, JACOBIAN_STORED, true, true, false},
-        Setting{"Camera9Losses", 9, JACOBIAN_STORED, true, true, true},
-        Setting{"Camera9Recomputed", 9, JACOBIAN_RECOMPUTED, true, true, false},
-        Setting{"Camera9RecomputedLosses",
-                9,
-                JACOBIAN_RECOMPUTED,
-                true,
-                true,
-                true},
-        Setting{"Camera10RecomputedLosses",
-                10,
-                JACOBIAN_RECOMPUTED,
-                true,
-                true,
-                true},
+        Setting{"Camera9", 9, JACOBIAN_STORED, kNothing},
+        Setting{"Camera9Constants", 9, JACOBIAN_STORED, kConstants},
+        Setting{"Camera9Manifolds", 9, JACOBIAN_STORED, kManifolds},
+        Setting{"Camera9Losses", 9, JACOBIAN_STORED, kLosses},
+        Setting{"Camera9Recomputed", 9, JACOBIAN_RECOMPUTED, kManifolds},
+        Setting{"Camera9RecomputedLosses", 9, JACOBIAN_RECOMPUTED, kLosses},
+        Setting{"Camera10RecomputedLosses", 10, JACOBIAN_RECOMPUTED, kLosses},
         Setting{"Camera10SomeHostRowsRecomputedLosses",
                 10,
                 JACOBIAN_RECOMPUTED,
-                true,
-                true,
-                true,
+                kLosses,
                 Setting::kSome},
-        Setting{"Camera10", 10, JACOBIAN_STORED, true, false, false},
-        Setting{"Camera10Manifolds", 10, JACOBIAN_STORED, true, true, true},
+        Setting{"Camera10", 10, JACOBIAN_STORED, kConstants},
+        Setting{"Camera10Manifolds", 10, JACOBIAN_STORED, kLosses},
+        Setting{"Camera10Recomputed", 10, JACOBIAN_RECOMPUTED, kManifolds},
         Setting{
-            "Camera10Recomputed", 10, JACOBIAN_RECOMPUTED, true, true, false},
-        Setting{"Camera9SomeHostRows",
-                9,
-                JACOBIAN_STORED,
-                true,
-                true,
-                true,
-                Setting::kSome},
+            "Camera9SomeHostRows", 9, JACOBIAN_STORED, kLosses, Setting::kSome},
         Setting{"Camera10SomeHostRowsRecomputed",
                 10,
                 JACOBIAN_RECOMPUTED,
-                true,
-                true,
-                false,
+                kManifolds,
                 Setting::kSome},
-        Setting{"Camera9HostRows",
-                9,
-                JACOBIAN_STORED,
-                true,
-                true,
-                true,
-                Setting::kAll},
-        Setting{"Camera10HostRows",
-                10,
-                JACOBIAN_STORED,
-                true,
-                true,
-                true,
-                Setting::kAll}),
+        Setting{"Camera9HostRows", 9, JACOBIAN_STORED, kLosses, Setting::kAll},
+        Setting{
+            "Camera10HostRows", 10, JACOBIAN_STORED, kLosses, Setting::kAll}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
