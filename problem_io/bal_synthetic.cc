@@ -264,8 +264,8 @@ class Generator {
   std::vector<Camera> cameras_;
   std::vector<Camera> start_cameras_;
   std::vector<Matrix3> drift_rotations_;
-  // Of LAYOUT_PLACES: the map, the drift of each place, the scale of each
-  // image.
+  // If these are the layout: the map, the drift of each place, and the scale of
+  // each image.
   Places places_;
   std::vector<Walk> place_drifts_;
   std::vector<double> drift_scales_;
