@@ -12,9 +12,17 @@
 
 #include "problem_io/for_each_chunk.h"
 #include "problem_io/portable_math.h"
+#include "problem_io/synthetic_geometry.h"
+#include "problem_io/synthetic_places.h"
 
 namespace ceres_ext::bal {
 namespace {
+
+using synthetic::Camera;
+using synthetic::Matrix3;
+using synthetic::Places;
+using synthetic::Purpose;
+using synthetic::Vector3;
 
 // Metres.
 constexpr double kSpacing = 2.0;
@@ -34,128 +42,13 @@ constexpr double kFarScale = 1e4;
 // The share of the other laps' passes that see a point.
 constexpr double kSeenInOtherLap = 0.3;
 constexpr int32_t kMaxTrackLength = 4096;
-
-// The purpose of a sequence of random numbers.
-enum Purpose : uint64_t {
-  kForCamera,
-  kForCameraWeight,
-  kForDrift,
-  kForPlace,
-  kForTrackLength,
-  kForLaps,
-  kForSelection,
-  kForPixels,
-  kForPointNoise,
-  kForPointIds,
-  kForSeenOnce,
-  kForFar,
-  kForObservationOrder,
-};
-
-struct Vector3 {
-  double x, y, z;
-};
-
-Vector3 operator+(const Vector3& a, const Vector3& b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z};
-}
-Vector3 operator-(const Vector3& a, const Vector3& b) {
-  return {a.x - b.x, a.y - b.y, a.z - b.z};
-}
-Vector3 operator*(double s, const Vector3& a) {
-  return {s * a.x, s * a.y, s * a.z};
-}
-double Dot(const Vector3& a, const Vector3& b) {
-  return a.x * b.x + a.y * b.y + a.z * b.z;
-}
-
-struct Matrix3 {
-  Vector3 row[3];
-};
-
-Vector3 operator*(const Matrix3& a, const Vector3& b) {
-  return {Dot(a.row[0], b), Dot(a.row[1], b), Dot(a.row[2], b)};
-}
-Matrix3 Transpose(const Matrix3& a) {
-  return {{{a.row[0].x, a.row[1].x, a.row[2].x},
-           {a.row[0].y, a.row[1].y, a.row[2].y},
-           {a.row[0].z, a.row[1].z, a.row[2].z}}};
-}
-Matrix3 operator*(const Matrix3& a, const Matrix3& b) {
-  const Matrix3 columns = Transpose(b);
-  Matrix3 product;
-  for (int i = 0; i < 3; ++i) {
-    product.row[i] = columns * a.row[i];
-  }
-  return product;
-}
-
-// R = I + sin(a) K + (1 - cos(a)) K^2 with a = |w|, K the cross product matrix
-// of w / a.
-Matrix3 RotationFromAngleAxis(const Vector3& w) {
-  const double angle = std::sqrt(Dot(w, w));
-  if (angle == 0.0) {
-    return {{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
-  }
-  double s;
-  double c;
-  PortableSinCos(angle, &s, &c);
-  const Vector3 k = (1.0 / angle) * w;
-  const double d = 1.0 - c;
-  return {
-      {{c + d * k.x * k.x, d * k.x * k.y - s * k.z, d * k.x * k.z + s * k.y},
-       {d * k.y * k.x + s * k.z, c + d * k.y * k.y, d * k.y * k.z - s * k.x},
-       {d * k.z * k.x - s * k.y, d * k.z * k.y + s * k.x, c + d * k.z * k.z}}};
-}
-
-// Through the quaternion (w, v), whose largest component is taken from the
-// diagonal; angle = 2 atan2(|v|, w) along v.
-Vector3 AngleAxisFromRotation(const Matrix3& r) {
-  const double m[3][3] = {{r.row[0].x, r.row[0].y, r.row[0].z},
-                          {r.row[1].x, r.row[1].y, r.row[1].z},
-                          {r.row[2].x, r.row[2].y, r.row[2].z}};
-  double w;
-  double v[3];
-  const double trace = m[0][0] + m[1][1] + m[2][2];
-  if (trace > 0.0) {
-    const double q = std::sqrt(1.0 + trace);  // 2 w
-    w = 0.5 * q;
-    v[0] = 0.5 * (m[2][1] - m[1][2]) / q;
-    v[1] = 0.5 * (m[0][2] - m[2][0]) / q;
-    v[2] = 0.5 * (m[1][0] - m[0][1]) / q;
-  } else {
-    int i = m[1][1] > m[0][0] ? 1 : 0;
-    i = m[2][2] > m[i][i] ? 2 : i;
-    const int j = (i + 1) % 3;
-    const int k = (i + 2) % 3;
-    const double q = std::sqrt(1.0 + m[i][i] - m[j][j] - m[k][k]);  // 2 v[i]
-    w = 0.5 * (m[k][j] - m[j][k]) / q;
-    v[i] = 0.5 * q;
-    v[j] = 0.5 * (m[j][i] + m[i][j]) / q;
-    v[k] = 0.5 * (m[k][i] + m[i][k]) / q;
-  }
-  const double sign = w < 0.0 ? -1.0 : 1.0;
-  const Vector3 axis = {sign * v[0], sign * v[1], sign * v[2]};
-  const double length = std::sqrt(Dot(axis, axis));
-  if (length == 0.0) {
-    return {0.0, 0.0, 0.0};
-  }
-  return (2.0 * PortableAtan2(length, sign * w) / length) * axis;
-}
-
-struct Camera {
-  Matrix3 rotation;  // world to camera; looks along -z, y is up
-  Vector3 center;
-  double f, k1, k2;
-};
-
-void StoreCamera(const Camera& camera, double* parameters) {
-  const Vector3 w = AngleAxisFromRotation(camera.rotation);
-  const Vector3 t = -1.0 * (camera.rotation * camera.center);
-  const double values[9] = {
-      w.x, w.y, w.z, t.x, t.y, t.z, camera.f, camera.k1, camera.k2};
-  std::copy_n(values, 9, parameters);
-}
+// The share of the points of a place that are on its monument; the others are
+// around it, as along a street.
+constexpr double kOnMonument = 0.7;
+// The error of a single image at the start, in that of the drift, and that of
+// a place's scale, in radians of the drift.
+constexpr double kImageDrift = 0.1;
+constexpr double kScaleDrift = 1.0;
 
 // Number i of a pseudo-random permutation of 0 ... n - 1: a Feistel network on
 // the next even number of bits, walked until it falls below n.
@@ -298,10 +191,18 @@ class Generator {
     int64_t end;
   };
 
+  // The drift at the start: a rotation and a position.
+  struct Walk {
+    Vector3 angle = {0, 0, 0};
+    Vector3 shift = {0, 0, 0};
+  };
+
   // A point on its way: where it is and which cameras could see it, the home
   // camera first, then those farther and farther from it along the way.
   struct Track {
     Vector3 point;
+    // The normal of a surface that is seen from one side; zero: from all.
+    Vector3 normal;
     int32_t home;
     int32_t wanted_length;
     std::vector<Pass> passes;
@@ -310,8 +211,13 @@ class Generator {
 
   bool Check(std::string* error) const;
   bool IsCity() const { return options_.layout == LAYOUT_CITY; }
+  bool AreStrips() const { return options_.layout == LAYOUT_STRIPS; }
+  bool ArePlaces() const { return options_.layout == LAYOUT_PLACES; }
   void ChooseLaps();
   void MakeCameras(SyntheticProblem* problem);
+  void MakeCamera(int32_t i, const Circuit& circuit);
+  void DriftCamera(int32_t i, Walk* walk);
+  void DriftPlace(int32_t i, Walk* walk);
   void AssignHomes();
   bool CountCandidates();
   void BalanceLengths();
@@ -325,16 +231,22 @@ class Generator {
                         PortableRandom* random);
   void MakeTrack(int64_t place, Track* track) const;
   void ListPasses(int64_t place, Track* track) const;
+  void ListPassesOfPlaces(int64_t place, Track* track) const;
+  void PutPoint(bool is_last,
+                bool far,
+                PortableRandom* random,
+                Track* track) const;
   void FindCandidates(int64_t place, Track* track) const;
   void SelectCameras(int64_t place, int32_t length, Track* track) const;
-  bool Sees(int32_t camera, const Vector3& point) const;
+  bool Sees(int32_t camera, const Track& track) const;
 
   // The key of permutations, which also use the next three.
   uint64_t Key(Purpose purpose) const {
     return Mix(options_.seed) + uint64_t{8} * purpose;
   }
   bool IsSeenOnce(int64_t place) const {
-    return IsAmong(place, options_.num_points_seen_once, kForSeenOnce);
+    return IsAmong(
+        place, options_.num_points_seen_once, synthetic::kForSeenOnce);
   }
   bool IsAmong(int64_t place, int32_t count, Purpose purpose) const {
     return count > 0 &&
@@ -342,7 +254,7 @@ class Generator {
   }
   int64_t PlaceOfPoint(int64_t id) const {
     return options_.shuffle_points
-               ? Permute(id, options_.num_points, Key(kForPointIds))
+               ? Permute(id, options_.num_points, Key(synthetic::kForPointIds))
                : id;
   }
 
@@ -352,6 +264,11 @@ class Generator {
   std::vector<Camera> cameras_;
   std::vector<Camera> start_cameras_;
   std::vector<Matrix3> drift_rotations_;
+  // If these are the layout: the map, the drift of each place, and the scale of
+  // each image.
+  Places places_;
+  std::vector<Walk> place_drifts_;
+  std::vector<double> drift_scales_;
   std::vector<char> is_weak_;
   // A lap is a strip if these are the layout.
   int32_t cameras_per_lap_ = 0;
@@ -377,7 +294,9 @@ bool Generator::Check(std::string* error) const {
   };
   const SyntheticOptions& o = options_;
   if (o.collinear_cameras && !IsCity()) {
-    return fail("collinear_cameras", "false with strips", "true");
+    return fail("collinear_cameras",
+                AreStrips() ? "false with strips" : "false with places",
+                "true");
   }
   if (o.num_cameras < 1) {
     return fail("num_cameras", "at least 1", std::to_string(o.num_cameras));
@@ -446,6 +365,12 @@ bool Generator::Check(std::string* error) const {
 
 void Generator::ChooseLaps() {
   const int32_t n = options_.num_cameras;
+  if (ArePlaces()) {
+    num_laps_ = 1;
+    cameras_per_lap_ = n;
+    places_ = Places(n, options_.seed);
+    return;
+  }
   if (IsCity()) {
     // A lap has 400 cameras at least (800 metres), and there are 8 at most.
     num_laps_ = options_.collinear_cameras ? 1 : std::clamp(n / 400, 1, 8);
@@ -468,77 +393,132 @@ void Generator::MakeCameras(SyntheticProblem* problem) {
     circuit.set_block(lap / circuit.num_blocks());
   }
 
-  // Drift per step of the random walk.
-  const double step = 1.0 / std::sqrt(static_cast<double>(n));
-  Vector3 drift_angle = {0, 0, 0};
-  Vector3 drift = {0, 0, 0};
   cameras_.resize(n);
   start_cameras_.resize(n);
   drift_rotations_.resize(n);
+  drift_scales_.assign(n, 1.0);
+  place_drifts_.resize(n);
   problem->true_cameras.resize(9 * static_cast<int64_t>(n));
   problem->start.camera_size = 9;
   problem->start.cameras.resize(9 * static_cast<int64_t>(n));
+  Walk walk;
   for (int32_t i = 0; i < n; ++i) {
-    PortableRandom random(options_.seed, kForCamera, i);
-    const double jitter_along = random.Uniform(-0.3, 0.3) * kSpacing;
-    const double jitter_across = random.Uniform(-0.3, 0.3);
-    const double jitter_up = random.Uniform(-0.3, 0.3);
-    const int32_t lap_number = i / cameras_per_lap_;
-    const double lane = 1.5 * (lap_number % 3 - 1) + jitter_across;
-    double x;
-    double y;
-    double dx = 1.0;
-    double dy = 0.0;
-    Camera& camera = cameras_[i];
-    // Rows of the rotation: right, up, backward.
-    Matrix3 rotation;
-    if (!IsCity()) {
-      // To and fro; up in the picture is ahead.
-      const int32_t from_start = i % cameras_per_lap_;
-      dx = lap_number % 2 == 0 ? 1.0 : -1.0;
-      x = kExposureSpacing *
-          (dx > 0.0 ? from_start : cameras_per_lap_ - 1 - from_start);
-      camera.center = {x + jitter_along,
-                       kStripSpacing * lap_number + jitter_across,
-                       kFlightHeight + jitter_up};
-      rotation = {{{0, -dx, 0}, {dx, 0, 0}, {0, 0, 1}}};
-    } else if (options_.collinear_cameras) {
-      camera.center = {kSpacing * i + jitter_along, 0.0, kCameraHeight};
-    } else {
-      // One metre on, so that jitter never leads before the start.
-      const double s = kSpacing * (i % cameras_per_lap_) + 1.0 + jitter_along;
-      circuit.At(s, &x, &y, &dx, &dy);
-      camera.center = {x - lane * dy, y + lane * dx, kCameraHeight + jitter_up};
-    }
-    if (IsCity()) {
-      // It looks along the street.
-      rotation = {{{dy, -dx, 0}, {0, 0, 1}, {-dx, -dy, 0}}};
-    }
-    // Then the camera's own small turn.
-    const Vector3 turn = {random.Uniform(-0.09, 0.09),
-                          random.Uniform(-0.17, 0.17),
-                          random.Uniform(-0.04, 0.04)};
-    camera.rotation = RotationFromAngleAxis(turn) * rotation;
-    camera.f = random.Uniform(800.0, 1200.0);
-    camera.k1 = random.Uniform(-0.05, 0.05);
-    camera.k2 = random.Uniform(-0.01, 0.01);
-    StoreCamera(camera, problem->true_cameras.data() + 9 * int64_t{i});
-
-    PortableRandom walk(options_.seed, kForDrift, i);
-    drift_angle =
-        drift_angle + (options_.drift_rotation * step) *
-                          Vector3{walk.Normal(), walk.Normal(), walk.Normal()};
-    drift = drift + (options_.drift_translation * step) *
-                        Vector3{walk.Normal(), walk.Normal(), walk.Normal()};
-    drift_rotations_[i] = RotationFromAngleAxis(drift_angle);
-    Camera& start = start_cameras_[i];
-    start.rotation = camera.rotation * Transpose(drift_rotations_[i]);
-    start.center = camera.center + drift;
-    start.f = camera.f * (1.0 + options_.focal_noise * walk.Normal());
-    start.k1 = 0.0;
-    start.k2 = 0.0;
-    StoreCamera(start, problem->start.cameras.data() + 9 * int64_t{i});
+    MakeCamera(i, circuit);
+    StoreCamera(cameras_[i], problem->true_cameras.data() + 9 * int64_t{i});
+    DriftCamera(i, &walk);
+    StoreCamera(start_cameras_[i],
+                problem->start.cameras.data() + 9 * int64_t{i});
   }
+}
+
+void Generator::MakeCamera(int32_t i, const Circuit& circuit) {
+  PortableRandom random(options_.seed, synthetic::kForCamera, i);
+  const double jitter_along = random.Uniform(-0.3, 0.3) * kSpacing;
+  const double jitter_across = random.Uniform(-0.3, 0.3);
+  const double jitter_up = random.Uniform(-0.3, 0.3);
+  const int32_t lap_number = i / cameras_per_lap_;
+  const double lane = 1.5 * (lap_number % 3 - 1) + jitter_across;
+  double x;
+  double y;
+  double dx = 1.0;
+  double dy = 0.0;
+  Camera& camera = cameras_[i];
+  if (AreStrips()) {
+    // To and fro; up in the picture is ahead.
+    const int32_t from_start = i % cameras_per_lap_;
+    dx = lap_number % 2 == 0 ? 1.0 : -1.0;
+    x = kExposureSpacing *
+        (dx > 0.0 ? from_start : cameras_per_lap_ - 1 - from_start);
+    camera.center = {x + jitter_along,
+                     kStripSpacing * lap_number + jitter_across,
+                     kFlightHeight + jitter_up};
+  } else if (ArePlaces()) {
+    places_.Stand(i, &random, &camera.center, &dx, &dy);
+    camera.center.z = kCameraHeight + jitter_up;
+  } else if (options_.collinear_cameras) {
+    camera.center = {kSpacing * i + jitter_along, 0.0, kCameraHeight};
+  } else {
+    // One metre on, so that jitter never leads before the start.
+    const double s = kSpacing * (i % cameras_per_lap_) + 1.0 + jitter_along;
+    circuit.At(s, &x, &y, &dx, &dy);
+    camera.center = {x - lane * dy, y + lane * dx, kCameraHeight + jitter_up};
+  }
+  // Rows of the rotation: right, up, backward. It looks down, or ahead.
+  const Matrix3 rotation =
+      AreStrips() ? Matrix3{{{0, -dx, 0}, {dx, 0, 0}, {0, 0, 1}}}
+                  : Matrix3{{{dy, -dx, 0}, {0, 0, 1}, {-dx, -dy, 0}}};
+  // Then the camera's own small turn.
+  const Vector3 turn = {random.Uniform(-0.09, 0.09),
+                        random.Uniform(-0.17, 0.17),
+                        random.Uniform(-0.04, 0.04)};
+  camera.rotation = RotationFromAngleAxis(turn) * rotation;
+  camera.f = random.Uniform(800.0, 1200.0);
+  camera.k1 = random.Uniform(-0.05, 0.05);
+  camera.k2 = random.Uniform(-0.01, 0.01);
+}
+
+// The walk goes on to camera i, whose start it is.
+void Generator::DriftCamera(int32_t i, Walk* walk) {
+  // Drift per step of the random walk.
+  const double step =
+      1.0 / std::sqrt(static_cast<double>(options_.num_cameras));
+  const Camera& camera = cameras_[i];
+  PortableRandom random(options_.seed, synthetic::kForDrift, i);
+  const auto normal = [&random] {
+    return Vector3{random.Normal(), random.Normal(), random.Normal()};
+  };
+  if (!ArePlaces() || places_.SegmentOf(i).is_street()) {
+    if (ArePlaces() && places_.SegmentOf(i).begin == i) {
+      *walk = place_drifts_[places_.SegmentOf(i).from];
+    }
+    walk->angle = walk->angle + (options_.drift_rotation * step) * normal();
+    walk->shift = walk->shift + (options_.drift_translation * step) * normal();
+  } else if (places_.SegmentOf(i).begin == i) {
+    DriftPlace(i, walk);
+  }
+  drift_rotations_[i] = synthetic::RotationFromAngleAxis(walk->angle);
+  Camera& start = start_cameras_[i];
+  start.rotation = camera.rotation * Transpose(drift_rotations_[i]);
+  start.center = camera.center + walk->shift;
+  start.f = camera.f * (1.0 + options_.focal_noise * random.Normal());
+  start.k1 = 0.0;
+  start.k2 = 0.0;
+  if (!ArePlaces()) {
+    return;
+  }
+  const Places::Segment& segment = places_.SegmentOf(i);
+  if (!segment.is_street()) {
+    // As one body about the middle of the place.
+    drift_scales_[i] = drift_scales_[segment.begin];
+    const Vector3 middle = places_.Middle(segment.from);
+    start.center =
+        middle + walk->shift +
+        drift_scales_[i] * (drift_rotations_[i] * (camera.center - middle));
+  }
+  PortableRandom own(options_.seed, synthetic::kForImageDrift, i);
+  const Vector3 turn = (kImageDrift * options_.drift_rotation) *
+                       Vector3{own.Normal(), own.Normal(), own.Normal()};
+  start.rotation = RotationFromAngleAxis(turn) * start.rotation;
+  start.center =
+      start.center + (kImageDrift * options_.drift_translation) *
+                         Vector3{own.Normal(), own.Normal(), own.Normal()};
+}
+
+// The walk goes on to the place whose first image is i, by as much as along so
+// many images of a street, and its scale is wrong too.
+void Generator::DriftPlace(int32_t i, Walk* walk) {
+  const Places::Segment& segment = places_.SegmentOf(i);
+  const double step = std::sqrt(
+      static_cast<double>(segment.end - segment.begin) / options_.num_cameras);
+  PortableRandom random(options_.seed, synthetic::kForPlaceDrift, segment.from);
+  const auto normal = [&random] {
+    return Vector3{random.Normal(), random.Normal(), random.Normal()};
+  };
+  walk->angle = walk->angle + (options_.drift_rotation * step) * normal();
+  walk->shift = walk->shift + (options_.drift_translation * step) * normal();
+  drift_scales_[i] =
+      1.0 + kScaleDrift * options_.drift_rotation * random.Normal();
+  place_drifts_[segment.from] = *walk;
 }
 
 void Generator::AssignHomes() {
@@ -552,7 +532,7 @@ void Generator::AssignHomes() {
   // units of 2^-20, so that sums are exact.
   const auto weight = [this](int32_t i) {
     const double u =
-        PortableRandom(options_.seed, kForCameraWeight, i).Uniform();
+        PortableRandom(options_.seed, synthetic::kForCameraWeight, i).Uniform();
     return static_cast<int64_t>((0.25 + 4.0 * u * u * u * u) * 0x1p20);
   };
   int64_t total = 0;
@@ -577,9 +557,13 @@ void Generator::AssignHomes() {
   }
 }
 
-bool Generator::Sees(int32_t camera, const Vector3& point) const {
+bool Generator::Sees(int32_t camera, const Track& track) const {
   const Camera& c = cameras_[camera];
-  const Vector3 p = c.rotation * (point - c.center);
+  const Vector3 from_camera = track.point - c.center;
+  if (Dot(from_camera, track.normal) > 0.0) {
+    return false;
+  }
+  const Vector3 p = c.rotation * from_camera;
   const double depth = -p.z;
   return depth >= kMinDepth && std::abs(p.x) <= kFieldX * depth &&
          std::abs(p.y) <= kFieldY * depth;
@@ -592,8 +576,12 @@ void Generator::ListPasses(int64_t place, Track* track) const {
   const int32_t along = track->home % cameras_per_lap_;
   std::vector<Pass>& passes = track->passes;
   passes.clear();
+  if (ArePlaces()) {
+    ListPassesOfPlaces(place, track);
+    return;
+  }
   if (IsCity()) {
-    PortableRandom random(options_.seed, kForLaps, place);
+    PortableRandom random(options_.seed, synthetic::kForLaps, place);
     for (int32_t lap = 0; lap < num_laps_; ++lap) {
       if (random.Uniform() < kSeenInOtherLap || lap == own) {
         passes.push_back(
@@ -610,6 +598,30 @@ void Generator::ListPasses(int64_t place, Track* track) const {
         {begin + ((lap - own) % 2 == 0 ? along : cameras_per_lap_ - 1 - along),
          begin,
          std::min<int64_t>(begin + cameras_per_lap_, options_.num_cameras)});
+  }
+}
+
+// The images of the segment of the home camera, and those of the streets of a
+// place, the nearest first, or some of the places of a street.
+void Generator::ListPassesOfPlaces(int64_t place, Track* track) const {
+  std::vector<Pass>& passes = track->passes;
+  const Places::Segment& home = places_.SegmentOf(track->home);
+  passes.push_back({track->home, home.begin, home.end});
+  if (!home.is_street()) {
+    for (const Places::Segment& street : places_.StreetsOf(home.from)) {
+      passes.push_back(
+          {street.from == home.from ? street.begin : street.end - int64_t{1},
+           street.begin,
+           street.end});
+    }
+    return;
+  }
+  PortableRandom random(options_.seed, synthetic::kForLaps, place);
+  for (const int32_t end : {home.from, home.to}) {
+    const Places::Segment& images = places_.SegmentOfPlace(end);
+    passes.push_back({images.begin + random.Below(images.end - images.begin),
+                      images.begin,
+                      images.end});
   }
 }
 
@@ -632,8 +644,7 @@ void Generator::FindCandidates(int64_t place, Track* track) const {
       for (int side = 0; side < (distance == 0 ? 1 : 2); ++side) {
         const int64_t camera = pass.camera + (side == 0 ? -distance : distance);
         if (camera < pass.begin || camera >= pass.end || camera == home ||
-            is_weak_[camera] ||
-            !Sees(static_cast<int32_t>(camera), track->point)) {
+            is_weak_[camera] || !Sees(static_cast<int32_t>(camera), *track)) {
           continue;
         }
         candidates.push_back(static_cast<int32_t>(camera));
@@ -674,30 +685,52 @@ Vector3 Generator::Ground(const Camera& camera,
   return (far ? kFarScale : 1.0) * height / down * ray;
 }
 
+// The point and its normal, in front of the home camera.
+void Generator::PutPoint(bool is_last,
+                         bool far,
+                         PortableRandom* random,
+                         Track* track) const {
+  const Camera& home = cameras_[track->home];
+  track->normal = {0, 0, 0};
+  if (ArePlaces() && !places_.SegmentOf(track->home).is_street() &&
+      (is_last || random->Uniform() < kOnMonument)) {
+    const int32_t place = places_.SegmentOf(track->home).from;
+    // The last one is above the monument, where all images see it.
+    track->point =
+        is_last
+            ? places_.Middle(place) + Vector3{0.0, 0.0, kCameraHeight}
+            : places_.OnMonument(place, home.center, random, &track->normal);
+    if (far) {
+      track->normal = {0, 0, 0};
+      track->point = home.center + kFarScale * (track->point - home.center);
+    }
+    return;
+  }
+  const Vector3 in_camera = AreStrips() ? Ground(home, is_last, far, random)
+                                        : Facade(is_last, far, random);
+  track->point = home.center + Transpose(home.rotation) * in_camera;
+}
+
 // Everything about the point but its observations; depends on place alone.
 void Generator::MakeTrack(int64_t place, Track* track) const {
   track->home = static_cast<int32_t>(
       std::upper_bound(home_begin_.begin(), home_begin_.end(), place) -
       home_begin_.begin() - 1);
-  const Camera& home = cameras_[track->home];
   if (IsSeenOnce(place)) {
     track->wanted_length = 1;
   } else {
     // P(length - 2 >= x) = 1 / (1 + x / scale)^2
-    PortableRandom random(options_.seed, kForTrackLength, place);
+    PortableRandom random(options_.seed, synthetic::kForTrackLength, place);
     const double extra =
         length_scale_ * (1.0 / std::sqrt(random.Uniform()) - 1.0);
     track->wanted_length =
         2 + static_cast<int32_t>(std::min<double>(extra, kMaxTrackLength));
   }
-  const bool far = IsAmong(place, options_.num_far_points, kForFar);
-  PortableRandom random(options_.seed, kForPlace, place);
+  const bool far = IsAmong(place, options_.num_far_points, synthetic::kForFar);
+  PortableRandom random(options_.seed, synthetic::kForPlace, place);
   constexpr int kAttempts = 8;
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    const bool is_last = attempt == kAttempts;
-    const Vector3 in_camera = IsCity() ? Facade(is_last, far, &random)
-                                       : Ground(home, is_last, far, &random);
-    track->point = home.center + Transpose(home.rotation) * in_camera;
+    PutPoint(attempt == kAttempts, far, &random, track);
     FindCandidates(place, track);
     if (track->candidates.size() >= 2 || track->wanted_length == 1) {
       break;
@@ -774,7 +807,7 @@ void Generator::SelectCameras(int64_t place,
   std::vector<int32_t>& cameras = track->candidates;
   const int64_t nearest =
       std::min<int64_t>(cameras.size(), length + length / 2 + 1);
-  PortableRandom random(options_.seed, kForSelection, place);
+  PortableRandom random(options_.seed, synthetic::kForSelection, place);
   int64_t selected = 1;
   for (int64_t i = 1; i < nearest; ++i) {
     if (random.Below(nearest - i) < length - selected) {
@@ -806,12 +839,13 @@ void Generator::MakePoints(SyntheticProblem* problem) {
       const Vector3& point = track.point;
       const Vector3 from_home = point - cameras_[track.home].center;
 
-      PortableRandom noise(options_.seed, kForPointNoise, place);
+      PortableRandom noise(options_.seed, synthetic::kForPointNoise, place);
       const double sigma =
           options_.point_noise * std::sqrt(Dot(from_home, from_home));
       const Vector3 moved =
           start_cameras_[track.home].center +
-          drift_rotations_[track.home] * from_home +
+          drift_scales_[track.home] *
+              (drift_rotations_[track.home] * from_home) +
           sigma * Vector3{noise.Normal(), noise.Normal(), noise.Normal()};
       const double truth[3] = {point.x, point.y, point.z};
       std::copy_n(truth, 3, problem->true_points.data() + 3 * id);
@@ -819,7 +853,7 @@ void Generator::MakePoints(SyntheticProblem* problem) {
       std::copy_n(guess, 3, start.points.data() + 3 * id);
 
       SelectCameras(place, lengths_[id], &track);
-      PortableRandom pixels(options_.seed, kForPixels, place);
+      PortableRandom pixels(options_.seed, synthetic::kForPixels, place);
       for (int64_t k = 0; k < lengths_[id]; ++k) {
         const Camera& camera = cameras_[track.candidates[k]];
         const Vector3 p = camera.rotation * (point - camera.center);
@@ -836,7 +870,8 @@ void Generator::MakePoints(SyntheticProblem* problem) {
         }
         int64_t i = begin_of[id] + k;
         if (options_.order == ORDER_SHUFFLED) {
-          i = Permute(i, num_observations, Key(kForObservationOrder));
+          i = Permute(
+              i, num_observations, Key(synthetic::kForObservationOrder));
         }
         start.camera_index[i] = track.candidates[k];
         start.point_index[i] = static_cast<int32_t>(id);

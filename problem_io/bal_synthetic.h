@@ -45,6 +45,7 @@ enum ObservationOrder {
 enum SceneLayout {
   LAYOUT_CITY,
   LAYOUT_STRIPS,
+  LAYOUT_PLACES,
 };
 
 struct SyntheticOptions {

@@ -44,7 +44,8 @@ DEFINE_int32(num_points, 10000, "Points.");
 DEFINE_int64(num_observations, 50000, "Observations.");
 DEFINE_string(layout, "city",
               "Way of the cameras: city (laps through its streets), strips "
-              "(aerial pictures of a square of land, in parallel strips).");
+              "(aerial pictures of a square of land, in parallel strips), "
+              "places (clusters of images that are joined by streets).");
 DEFINE_uint64(seed, 1, "The same seed gives the same bits on every machine.");
 DEFINE_string(order, "point", "Order of observations: point, camera, shuffled.");
 DEFINE_bool(shuffle_points, false,
@@ -84,8 +85,8 @@ constexpr const char kIntroduction[] =
     R"(bal_generate --output=FILE [flags]
 
 Writes a bundle adjustment problem with known truth: cameras that drive through
-a city or fly in strips, tracks of heavy-tailed length, pixel noise, outliers,
-and a start that has drifted.
+a city, fly in strips or stand about places, tracks of heavy-tailed length, pixel
+noise, outliers, and a start that has drifted.
 
   bal_generate --like=final-13682 --output=final-like.txt
   bal_generate --num_cameras=20 --num_points=500 --num_observations=2000 \
@@ -195,10 +196,12 @@ int Run() {
     options.layout = LAYOUT_CITY;
   } else if (FLAGS_layout == "strips") {
     options.layout = LAYOUT_STRIPS;
+  } else if (FLAGS_layout == "places") {
+    options.layout = LAYOUT_PLACES;
   } else {
-    return Fail(
-        1,
-        "--layout: expected one of city, strips, found '" + FLAGS_layout + "'");
+    return Fail(1,
+                "--layout: expected one of city, strips, places, found '" +
+                    FLAGS_layout + "'");
   }
   options.seed = FLAGS_seed;
   options.shuffle_points = FLAGS_shuffle_points;

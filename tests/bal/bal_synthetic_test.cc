@@ -3,6 +3,7 @@
 #include "problem_io/bal_synthetic.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "problem_io/portable_math.h"
+#include "problem_io/synthetic_places.h"
 #include "tests/bal/bal_test_util.h"
 #include "tests/bal/synthetic_scene.h"
 
@@ -133,6 +135,10 @@ TEST(BalSynthetic, SameBitsEverywhere) {
   strips.outlier_fraction = 0.0;
   strips.pixel_noise = 0.0;
   EXPECT_EQ(Hash(MakeScene(strips)), 0xade16d0dee7245c9u);
+
+  SyntheticOptions places = OptionsOfSize(700, 20000, 90000);
+  places.layout = LAYOUT_PLACES;
+  EXPECT_EQ(Hash(MakeScene(places)), 0xe0afa28214b65de5u);
 }
 
 TEST(BalSynthetic, SameBitsForAnyNumberOfThreads) {
@@ -140,6 +146,7 @@ TEST(BalSynthetic, SameBitsForAnyNumberOfThreads) {
     SyntheticOptions options = OptionsOfSize(500, 7001, 40009);
     options.order = order;
     options.shuffle_points = order == ORDER_BY_CAMERA;
+    options.layout = order == ORDER_SHUFFLED ? LAYOUT_PLACES : LAYOUT_CITY;
     options.num_threads = 1;
     const uint64_t hash = Hash(MakeScene(options));
     for (const int num_threads : {2, 3, 16, 0}) {
@@ -249,8 +256,40 @@ TEST(BalSynthetic, TruthHasTheCostOfTheNoise) {
   EXPECT_NEAR(num_outliers, 1e4, 5 * 95);
 }
 
-TEST(BalSynthetic, StartIsTheTruthWithoutNoise) {
-  SyntheticOptions options;
+// c = -R't, R' the rotation by -angle.
+std::array<double, 3> Center(const double* camera) {
+  const double angle = std::sqrt(camera[0] * camera[0] + camera[1] * camera[1] +
+                                 camera[2] * camera[2]);
+  double k[3];
+  for (int j = 0; j < 3; ++j) {
+    k[j] = -camera[j] / angle;
+  }
+  const double* t = camera + 3;
+  const double dot = k[0] * t[0] + k[1] * t[1] + k[2] * t[2];
+  const double cross[3] = {k[1] * t[2] - k[2] * t[1],
+                           k[2] * t[0] - k[0] * t[2],
+                           k[0] * t[1] - k[1] * t[0]};
+  std::array<double, 3> center;
+  for (int j = 0; j < 3; ++j) {
+    center[j] = -(t[j] * std::cos(angle) + cross[j] * std::sin(angle) +
+                  k[j] * dot * (1.0 - std::cos(angle)));
+  }
+  return center;
+}
+
+double DistanceOfCenters(const std::vector<double>& cameras,
+                         int64_t i,
+                         int64_t j) {
+  const std::array<double, 3> a = Center(cameras.data() + 9 * i);
+  const std::array<double, 3> b = Center(cameras.data() + 9 * j);
+  return std::hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
+}
+
+class BalSyntheticOf : public ::testing::TestWithParam<SceneLayout> {};
+
+TEST_P(BalSyntheticOf, StartIsTheTruthWithoutNoise) {
+  SyntheticOptions options = OptionsOfSize(200, 10000, 50000);
+  options.layout = GetParam();
   options.drift_rotation = 0.0;
   options.drift_translation = 0.0;
   options.focal_noise = 0.0;
@@ -266,6 +305,12 @@ TEST(BalSynthetic, StartIsTheTruthWithoutNoise) {
     EXPECT_NEAR(synthetic.start.points[i], synthetic.true_points[i], 1e-11);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All,
+                         BalSyntheticOf,
+                         ::testing::Values(LAYOUT_CITY,
+                                           LAYOUT_STRIPS,
+                                           LAYOUT_PLACES));
 
 TEST(BalSynthetic, DriftGrowsLikeARandomWalk) {
   SyntheticOptions options;
@@ -295,6 +340,26 @@ TEST(BalSynthetic, DriftGrowsLikeARandomWalk) {
   EXPECT_NEAR(last, 4.0, 0.41 * 4.0);
 }
 
+// Expects that all cameras are joined by points.
+void CheckIsOneComponent(const BalProblem& problem) {
+  std::vector<int32_t> root(problem.num_cameras());
+  std::iota(root.begin(), root.end(), 0);
+  const auto find = [&root](int32_t i) {
+    while (root[i] != i) {
+      i = root[i] = root[root[i]];
+    }
+    return i;
+  };
+  for (int64_t i = 1; i < problem.num_observations(); ++i) {
+    if (problem.point_index[i] == problem.point_index[i - 1]) {
+      root[find(problem.camera_index[i - 1])] = find(problem.camera_index[i]);
+    }
+  }
+  for (int32_t i = 0; i < problem.num_cameras(); ++i) {
+    EXPECT_EQ(find(i), find(0)) << i;
+  }
+}
+
 TEST(BalSynthetic, TracksAreLocalAndOneComponent) {
   SyntheticOptions options;
   options.num_cameras = 1600;  // four laps of 400
@@ -303,14 +368,6 @@ TEST(BalSynthetic, TracksAreLocalAndOneComponent) {
   const SyntheticProblem synthetic = MakeScene(options);
   const BalProblem& start = synthetic.start;
   CheckStructure(options, synthetic);
-  std::vector<int32_t> root(options.num_cameras);
-  std::iota(root.begin(), root.end(), 0);
-  const auto find = [&root](int32_t i) {
-    while (root[i] != i) {
-      i = root[i] = root[root[i]];
-    }
-    return i;
-  };
   int64_t num_near = 0;
   int64_t num_other_lap = 0;
   for (int64_t i = 1; i < start.num_observations(); ++i) {
@@ -320,14 +377,11 @@ TEST(BalSynthetic, TracksAreLocalAndOneComponent) {
     const int32_t a = start.camera_index[i - 1];
     const int32_t b = start.camera_index[i];
     ASSERT_LT(a, b);  // by point, then by camera
-    root[find(a)] = find(b);
     const int32_t along = (b - a) % 400;
     num_near += std::min(along, 400 - along) <= 20;
     num_other_lap += b - a > 200;
   }
-  for (int32_t i = 0; i < options.num_cameras; ++i) {
-    EXPECT_EQ(find(i), find(0)) << i;
-  }
+  CheckIsOneComponent(start);
   const double num_pairs = options.num_observations - options.num_points;
   EXPECT_GT(num_near, 0.9 * num_pairs);
   EXPECT_GT(num_other_lap, 0.1 * num_pairs);
@@ -370,6 +424,103 @@ TEST(BalSynthetic, StripsOverlapAndLookDown) {
   }
   // Pictures overlap by 60 % across.
   EXPECT_GT(num_in_other_strip, options.num_points / 2);
+}
+
+// Places have most of the cameras and the longest tracks, and streets join
+// them.
+TEST(BalSynthetic, PlacesAreClustersJoinedByStreets) {
+  SyntheticOptions options = OptionsOfSize(2000, 60000, 300000);
+  options.layout = LAYOUT_PLACES;
+  options.outlier_fraction = 0.0;
+  options.pixel_noise = 0.0;
+  for (const uint64_t seed : {1, 2, 3}) {
+    options.seed = seed;
+    const SyntheticProblem synthetic = MakeScene(options);
+    const BalProblem& start = synthetic.start;
+    const auto [of_point, of_camera] = CheckStructure(options, synthetic);
+    CheckIsOneComponent(start);
+    // As in TruthHasTheCostOfTheNoise.
+    const double error = 10 * kEpsilon * 1e3 / 3.0 * 1e3;
+    EXPECT_LT(PlainCost(Truth(synthetic)),
+              options.num_observations * error * error);
+    // Most tracks have up to four observations, and some have fifteen times as
+    // many, though 30 of a street could see a point at most.
+    EXPECT_GT(std::count_if(of_point.begin(),
+                            of_point.end(),
+                            [](int length) { return length <= 4; }),
+              options.num_points / 2);
+    EXPECT_GT(*std::max_element(of_point.begin(), of_point.end()), 60);
+
+    const synthetic::Places places(options.num_cameras, seed);
+    int32_t num_of_places = 0;
+    int32_t largest = 0;
+    for (int32_t i = 0; i < options.num_cameras;) {
+      const synthetic::Places::Segment& segment = places.SegmentOf(i);
+      ASSERT_EQ(segment.begin, i);
+      i = segment.end;
+      if (!segment.is_street()) {
+        num_of_places += segment.end - segment.begin;
+        largest = std::max(largest, segment.end - segment.begin);
+        EXPECT_EQ(places.SegmentOfPlace(segment.from).begin, segment.begin);
+        continue;
+      }
+      const synthetic::Vector3 along =
+          places.Middle(segment.to) - places.Middle(segment.from);
+      EXPECT_EQ(Dot(along, along), 1e4);
+    }
+    EXPECT_GT(num_of_places, options.num_cameras / 2);
+    EXPECT_GT(largest, 120);
+    // Points that join a street to its two places.
+    std::vector<int> joins(options.num_cameras, 0);
+    for (int64_t i = 1; i < start.num_observations(); ++i) {
+      const auto& a = places.SegmentOf(start.camera_index[i - 1]);
+      const auto& b = places.SegmentOf(start.camera_index[i]);
+      if (start.point_index[i] == start.point_index[i - 1] &&
+          a.is_street() != b.is_street()) {
+        const auto& street = a.is_street() ? a : b;
+        const int32_t place = a.is_street() ? b.from : a.from;
+        ASSERT_TRUE(place == street.from || place == street.to);
+        // An end of it.
+        ++joins[place == street.from ? street.begin : street.end - 1];
+      }
+    }
+    for (int32_t i = 0; i < options.num_cameras; ++i) {
+      const auto& segment = places.SegmentOf(i);
+      if (segment.is_street() && (i == segment.begin || i == segment.end - 1)) {
+        EXPECT_GT(joins[i], 20) << i;
+      }
+    }
+  }
+}
+
+// A place is one body at the start, which differs from the others in scale.
+TEST(BalSynthetic, PlacesDriftAsBodies) {
+  SyntheticOptions options = OptionsOfSize(700, 20000, 90000);
+  options.layout = LAYOUT_PLACES;
+  const SyntheticProblem synthetic = MakeScene(options);
+  const synthetic::Places places(options.num_cameras, options.seed);
+  // Lengths between cameras of a place, over those of the truth.
+  std::vector<double> scales;
+  for (int32_t i = 0; i < options.num_cameras; i = places.SegmentOf(i).end) {
+    const synthetic::Places::Segment& segment = places.SegmentOf(i);
+    if (segment.is_street()) {
+      continue;
+    }
+    const auto length = [&](const auto& cameras) {
+      double sum = 0.0;
+      for (int32_t k = segment.begin + 1; k < segment.end; ++k) {
+        sum += DistanceOfCenters(cameras, k - 1, k);
+      }
+      return sum;
+    };
+    scales.push_back(length(synthetic.start.cameras) /
+                     length(synthetic.true_cameras));
+  }
+  ASSERT_GE(scales.size(), 5);
+  const auto [least, most] = std::minmax_element(scales.begin(), scales.end());
+  // Deviations of 1 %.
+  EXPECT_GT(*most - *least, 0.01);
+  EXPECT_LT(*most - *least, 0.06);
 }
 
 // All orders hold the same observations.
@@ -436,24 +587,8 @@ TEST(BalSynthetic, DegenerateCases) {
   EXPECT_EQ(num_far, 500);
   // Every camera is on the line y = 0, z = 1.8 m.
   for (int64_t i = 0; i < options.num_cameras; ++i) {
-    const double* camera = synthetic.true_cameras.data() + 9 * i;
-    // c = -R't, R' the rotation by -angle.
-    const double angle = std::sqrt(
-        camera[0] * camera[0] + camera[1] * camera[1] + camera[2] * camera[2]);
-    double k[3];
-    for (int j = 0; j < 3; ++j) {
-      k[j] = -camera[j] / angle;
-    }
-    const double* t = camera + 3;
-    const double dot = k[0] * t[0] + k[1] * t[1] + k[2] * t[2];
-    const double cross[3] = {k[1] * t[2] - k[2] * t[1],
-                             k[2] * t[0] - k[0] * t[2],
-                             k[0] * t[1] - k[1] * t[0]};
-    double center[3];
-    for (int j = 0; j < 3; ++j) {
-      center[j] = -(t[j] * std::cos(angle) + cross[j] * std::sin(angle) +
-                    k[j] * dot * (1.0 - std::cos(angle)));
-    }
+    const std::array<double, 3> center =
+        Center(synthetic.true_cameras.data() + 9 * i);
     EXPECT_NEAR(center[0], 2.0 * static_cast<double>(i), 0.6 + 1e-9);
     EXPECT_NEAR(center[1], 0.0, 1e-11);
     EXPECT_NEAR(center[2], 1.8, 1e-11);
@@ -472,6 +607,8 @@ TEST(BalSynthetic, DenseVisibility) {
   for (const int32_t num_cameras : {2, 3, 5, 8, 11}) {
     options = OptionsOfSize(num_cameras, 200, 400);
     options.layout = LAYOUT_STRIPS;
+    CheckStructure(options, MakeScene(options));
+    options.layout = LAYOUT_PLACES;
     CheckStructure(options, MakeScene(options));
   }
 }
@@ -510,6 +647,9 @@ TEST(BalSynthetic, Refusals) {
   options.layout = LAYOUT_STRIPS;
   EXPECT_EQ(error_of(options),
             "collinear_cameras: expected false with strips, found true");
+  options.layout = LAYOUT_PLACES;
+  EXPECT_EQ(error_of(options),
+            "collinear_cameras: expected false with places, found true");
   options = SyntheticOptions();
   options.pixel_noise = -1.0;
   EXPECT_THAT(error_of(options), HasSubstr("pixel_noise: expected"));
