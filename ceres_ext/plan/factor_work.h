@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What factorisations of a symmetric matrix take, from the pattern of its
+// The work of factorising a symmetric matrix, counted from the pattern of its
 // blocks alone: for an estimate before anything of the matrix is set up.
 #ifndef CERES_EXT_PLAN_FACTOR_WORK_H_
 #define CERES_EXT_PLAN_FACTOR_WORK_H_
@@ -16,7 +16,7 @@ namespace ceres_ext {
 // A matrix in blocks of full cells.
 struct BlockPattern {
   std::vector<int32_t> size;  // columns of each block
-  // Cells (i, j) on and below the diagonal, i >= j, none of them twice. Those
+  // Cells (i, j) on and below the diagonal, i >= j, none of them twice. Cells
   // of the diagonal may be left out.
   std::vector<std::pair<int32_t, int32_t>> cells;
 };

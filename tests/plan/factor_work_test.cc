@@ -1,6 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What factors of S take, from the pattern of its blocks: against a symbolic
+// The work of factors of S, from the pattern of its blocks: against a symbolic
 // factorisation of all elements.
 
 #include "ceres_ext/plan/factor_work.h"

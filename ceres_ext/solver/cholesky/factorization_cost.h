@@ -99,14 +99,14 @@ inline double HostTileSeconds(int64_t n,
          kHostSecondsPerDenseValue * static_cast<double>(kTile * kTile) *
              num_tiles;
 }
-// Of a matrix: of a sparse factor in an order of its own, and of a dense one in
-// the order of the matrix tiles that are set, and their products.
+// The factors of a matrix: a sparse one in an order of its own, and a dense one
+// in the order of the matrix, by tiles that are set and their products.
 struct FactorWork {
   FactorSize sparse;
   double num_tiles = 0.0;
   double num_tile_products = 0.0;
 };
-// Of the faster one.
+// The time of the faster one.
 inline double HostFactorizationSeconds(int64_t n, const FactorWork& work) {
   return std::min(HostTileSeconds(n, work.num_tile_products, work.num_tiles),
                   HostSparseSeconds(work.sparse));

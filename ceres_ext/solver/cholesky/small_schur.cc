@@ -398,7 +398,7 @@ Status SmallSchur::Form(const LinearSystem& system) {
     }
   }
   for (size_t begin = 0; begin < eliminated_.size();) {
-    // Those of the same panel leave S together.
+    // Blocks of the same panel leave S together.
     const Panel& panel = eliminated_[begin].panel;
     int num_columns = 0;
     size_t end = begin;
