@@ -9,9 +9,11 @@
 //   map_benchmark --problem=position --size=1000
 //   map_benchmark --problem=bounds --like=ladybug-73
 //   map_benchmark --problem=bundle --like=ladybug-73 --strategy=dogleg
+//   map_benchmark --problem=windows --size=150 --functions=device
 //
 // pose: a graph of poses, quaternion and position in one block of 7, on a
 // sphere, with loop closures; SPARSE_NORMAL_CHOLESKY.
+// robust: the same with Cauchy's loss on the closures, of which 10 % are wrong.
 // rotation: averaging of rotations by pairs, of which 3 % are wrong; Huber's
 // loss, SPARSE_NORMAL_CHOLESKY.
 // position: centres of images and points by directions, a scale of its own in
@@ -19,6 +21,9 @@
 // SPARSE_SCHUR, 30 iterations.
 // bounds: bundle adjustment of BAL's model with f, k1 and k2 between bounds
 // that hold some of them, beside the same without bounds; ITERATIVE_SCHUR.
+// windows: twelve windows of inertial odometry, of eleven keyframes with speed
+// and biases and that many points of inverse depth; Huber's loss, DENSE_SCHUR,
+// ten iterations. Their costs, steps and seconds are summed.
 //
 // A line of JSON per solve: seconds, steps, rejected steps, final cost, the
 // device, the method and the reason of the path.
@@ -36,12 +41,19 @@
 #include "ceres/ceres.h"
 #include "ceres/rotation.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/solve.h"
 #include "gflags/gflags.h"
 #include "problem_io/bal_synthetic.h"
 
-DEFINE_string(problem, "pose", "pose, rotation, position, bounds or bundle.");
-DEFINE_int32(size, 1000, "Poses, rotations or images.");
+DEFINE_string(problem,
+              "pose",
+              "pose, robust, rotation, position, bounds, bundle or windows.");
+DEFINE_int32(size, 1000, "Poses, rotations, images, or points of a window.");
+DEFINE_string(functions,
+              "autodiff",
+              "The cost functions of windows: autodiff, device "
+              "(DeviceAutoDiffCostFunction).");
 DEFINE_string(like,
               "ladybug-73",
               "The BAL problem whose size bounds and bundle have.");
@@ -141,6 +153,120 @@ struct Direction {
   }
 };
 
+constexpr double kGravity = 9.81;
+constexpr double kFrameSeconds = 0.2;
+
+// Pose, speed and biases of two frames. Position, speed and rotation between
+// them are integrated. A speed block has the biases of acceleration and turning
+// behind the speed.
+struct Inertial {
+  double position[3];
+  double speed[3];
+  double rotation[4];
+
+  template <typename T>
+  bool operator()(const T* pose_a,
+                  const T* speed_a,
+                  const T* pose_b,
+                  const T* speed_b,
+                  T* residuals) const {
+    using Vector3T = Eigen::Matrix<T, 3, 1>;
+    using QuaternionT = Eigen::Quaternion<T>;
+    const Eigen::Map<const Vector3T> p_a(pose_a);
+    const Eigen::Map<const Vector3T> p_b(pose_b);
+    const Eigen::Map<const QuaternionT> q_a(pose_a + 3);
+    const Eigen::Map<const QuaternionT> q_b(pose_b + 3);
+    const Eigen::Map<const Vector3T> v_a(speed_a);
+    const Eigen::Map<const Vector3T> v_b(speed_b);
+    const Eigen::Map<const Vector3T> acceleration_a(speed_a + 3);
+    const Eigen::Map<const Vector3T> turning_a(speed_a + 6);
+    const Eigen::Map<const Vector3T> acceleration_b(speed_b + 3);
+    const Eigen::Map<const Vector3T> turning_b(speed_b + 6);
+    const Vector3T gravity(T(0.0), T(0.0), T(kGravity));
+    const T dt(kFrameSeconds);
+    const T half(0.5);
+    const QuaternionT to_a = q_a.conjugate();
+    const Vector3T turn = half * dt * turning_a;
+    QuaternionT corrected(T(1.0), -turn[0], -turn[1], -turn[2]);
+    corrected.normalize();
+    corrected = Eigen::Map<const Quaternion>(rotation).cast<T>() * corrected;
+    Eigen::Map<Eigen::Matrix<T, 15, 1>> e(residuals);
+    e.template segment<3>(0) =
+        T(500.0) * (to_a * (p_b - p_a - v_a * dt + half * gravity * dt * dt) -
+                    (Eigen::Map<const Vector3>(position).cast<T>() -
+                     half * dt * dt * acceleration_a));
+    e.template segment<3>(3) =
+        T(2000.0) * (corrected.conjugate() * (to_a * q_b)).vec();
+    e.template segment<3>(6) =
+        T(100.0) *
+        (to_a * (v_b - v_a + gravity * dt) -
+         (Eigen::Map<const Vector3>(speed).cast<T>() - dt * acceleration_a));
+    e.template segment<3>(9) = T(200.0) * (acceleration_b - acceleration_a);
+    e.template segment<3>(12) = T(2000.0) * (turning_b - turning_a);
+    return true;
+  }
+};
+
+// A point on the ray of its first image, by the inverse of its depth, in
+// another one. camera: its pose on the body.
+struct RayError {
+  double first[2];
+  double other[2];
+
+  template <typename T>
+  bool operator()(const T* pose_a,
+                  const T* pose_b,
+                  const T* camera,
+                  const T* inverse_depth,
+                  T* residuals) const {
+    using Vector3T = Eigen::Matrix<T, 3, 1>;
+    const Eigen::Map<const Vector3T> p_a(pose_a);
+    const Eigen::Map<const Vector3T> p_b(pose_b);
+    const Eigen::Map<const Vector3T> p_c(camera);
+    const Eigen::Map<const Eigen::Quaternion<T>> q_a(pose_a + 3);
+    const Eigen::Map<const Eigen::Quaternion<T>> q_b(pose_b + 3);
+    const Eigen::Map<const Eigen::Quaternion<T>> q_c(camera + 3);
+    const Vector3T ray = {T(first[0]), T(first[1]), T(1.0)};
+    const Vector3T world = q_a * (q_c * (ray / inverse_depth[0]) + p_c) + p_a;
+    const Vector3T seen =
+        q_c.conjugate() * (q_b.conjugate() * (world - p_b) - p_c);
+    for (int i = 0; i < 2; ++i) {
+      residuals[i] = T(460.0 / 1.5) * (seen[i] / seen[2] - T(other[i]));
+    }
+    return true;
+  }
+};
+
+struct PosePrior {
+  double pose[7];
+  double weight;
+
+  template <typename T>
+  bool operator()(const T* x, T* residuals) const {
+    const Eigen::Map<const Eigen::Quaternion<T>> q(x + 3);
+    const Eigen::Matrix<T, 3, 1> turn =
+        (Eigen::Map<const Quaternion>(pose + 3).conjugate().cast<T>() * q)
+            .vec();
+    for (int i = 0; i < 3; ++i) {
+      residuals[i] = T(weight) * (x[i] - T(pose[i]));
+      residuals[3 + i] = T(2.0 * weight) * turn[i];
+    }
+    return true;
+  }
+};
+
+struct SpeedPrior {
+  double speed[9];
+
+  template <typename T>
+  bool operator()(const T* x, T* residuals) const {
+    for (int i = 0; i < 9; ++i) {
+      residuals[i] = T(50.0) * (x[i] - T(speed[i]));
+    }
+    return true;
+  }
+};
+
 // The parameters and what they began as.
 class Program {
  public:
@@ -165,7 +291,7 @@ class Program {
   ceres::Problem problem_;
 };
 
-void MakePoses(int n, Random* random, Program* program) {
+void MakePoses(int n, bool is_robust, Random* random, Program* program) {
   constexpr int kRing = 50;
   std::vector<Vector3> position(n);
   std::vector<Quaternion> rotation(n);
@@ -191,14 +317,15 @@ void MakePoses(int n, Random* random, Program* program) {
   std::vector<double*> blocks;
   Vector3 at = position[0];
   Quaternion turned = rotation[0];
-  const auto add_edge = [&](int i, int j, const RelativePose& edge) {
-    problem->AddResidualBlock(
-        new ceres::AutoDiffCostFunction<RelativePose, 6, 7, 7>(
-            new RelativePose(edge)),
-        nullptr,
-        blocks[i],
-        blocks[j]);
-  };
+  const auto add_edge =
+      [&](int i, int j, const RelativePose& edge, ceres::LossFunction* loss) {
+        problem->AddResidualBlock(
+            new ceres::AutoDiffCostFunction<RelativePose, 6, 7, 7>(
+                new RelativePose(edge)),
+            loss,
+            blocks[i],
+            blocks[j]);
+      };
   for (int i = 0; i < n; ++i) {
     RelativePose edge;
     if (i > 0) {
@@ -219,11 +346,17 @@ void MakePoses(int n, Random* random, Program* program) {
         new ceres::ProductManifold<ceres::EuclideanManifold<3>,
                                    ceres::EigenQuaternionManifold>());
     if (i > 0) {
-      add_edge(i - 1, i, edge);
+      add_edge(i - 1, i, edge, nullptr);
     }
   }
   for (int i = 0; i + kRing < n; ++i) {
-    add_edge(i, i + kRing, measure(i, i + kRing));
+    RelativePose edge = measure(i, i + kRing);
+    if (is_robust && Uniform(random) < 0.1) {
+      edge.position += 3.0 * NormalVector(random);
+      edge.rotation = edge.rotation * Rotation(0.5 * NormalVector(random));
+    }
+    add_edge(
+        i, i + kRing, edge, is_robust ? new ceres::CauchyLoss(3.0) : nullptr);
   }
   problem->SetParameterBlockConstant(blocks[0]);
   program->options.linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
@@ -314,6 +447,172 @@ void MakePositions(int n, Random* random, Program* program) {
   program->options.max_num_iterations = 30;
 }
 
+template <int kNumResiduals, int... Ns, typename Functor>
+ceres::CostFunction* CostOf(const Functor& functor) {
+  if (FLAGS_functions == "device") {
+    return new DeviceAutoDiffCostFunction<Functor, kNumResiduals, Ns...>(
+        functor);
+  }
+  return new ceres::AutoDiffCostFunction<Functor, kNumResiduals, Ns...>(
+      new Functor(functor));
+}
+
+// The truth of a window's frames and of the camera on the body.
+struct Path {
+  static constexpr int kFrames = 11;
+  Vector3 position[kFrames];
+  Vector3 speed[kFrames];
+  Quaternion rotation[kFrames];
+  Quaternion camera_rotation = Rotation({-M_PI / 2.0, 0.0, 0.0});
+  Vector3 camera_position = {0.05, 0.02, -0.01};
+
+  Path() {
+    for (int i = 0; i < kFrames; ++i) {
+      const double t = kFrameSeconds * i;
+      position[i] = {4.0 * std::sin(0.5 * t),
+                     2.0 * std::sin(0.8 * t),
+                     0.4 * std::sin(1.1 * t)};
+      speed[i] = {2.0 * std::cos(0.5 * t),
+                  1.6 * std::cos(0.8 * t),
+                  0.44 * std::cos(1.1 * t)};
+      rotation[i] = Rotation({0.0, 0.0, 0.3 * std::sin(0.7 * t)}) *
+                    Rotation({0.1 * std::sin(0.9 * t), 0.0, 0.0});
+    }
+  }
+  Vector3 ToCamera(int i, const Vector3& world) const {
+    return camera_rotation.conjugate() *
+           (rotation[i].conjugate() * (world - position[i]) - camera_position);
+  }
+  Vector3 ToWorld(int i, const Vector3& in_camera) const {
+    return rotation[i] * (camera_rotation * in_camera + camera_position) +
+           position[i];
+  }
+};
+
+std::vector<double> PoseValues(const Vector3& position,
+                               const Quaternion& rotation) {
+  return {position.x(),
+          position.y(),
+          position.z(),
+          rotation.x(),
+          rotation.y(),
+          rotation.z(),
+          rotation.w()};
+}
+
+double* AddPose(const Vector3& position,
+                const Quaternion& rotation,
+                Program* program) {
+  double* const block = program->Add(PoseValues(position, rotation));
+  program->problem()->AddParameterBlock(
+      block,
+      7,
+      new ceres::ProductManifold<ceres::EuclideanManifold<3>,
+                                 ceres::EigenQuaternionManifold>());
+  return block;
+}
+
+void AddPrior(const Vector3& position,
+              const Quaternion& rotation,
+              double weight,
+              double* block,
+              Program* program) {
+  PosePrior prior{};
+  const std::vector<double> values = PoseValues(position, rotation);
+  std::copy(values.begin(), values.end(), prior.pose);
+  prior.weight = weight;
+  program->problem()->AddResidualBlock(CostOf<6, 7>(prior), nullptr, block);
+}
+
+// The points of a window, each with the rest of its track.
+void AddRays(int num_points,
+             const Path& path,
+             const std::vector<double*>& poses,
+             double* camera,
+             Random* random,
+             Program* program) {
+  constexpr double kPixel = 1.0 / 460.0;
+  auto* const huber = new ceres::HuberLoss(1.0);
+  for (int p = 0; p < num_points; ++p) {
+    const int a = static_cast<int>(Uniform(random) * (Path::kFrames - 2));
+    const double depth = 4.0 + 12.0 * Uniform(random);
+    const double x = 1.2 * (Uniform(random) - 0.5);
+    const double y = 0.9 * (Uniform(random) - 0.5);
+    const Vector3 world = path.ToWorld(a, depth * Vector3(x, y, 1.0));
+    double* const inverse_depth =
+        program->Add({(1.0 + 0.1 * Normal(random)) / depth});
+    for (int b = a + 1; b < std::min(Path::kFrames, a + 7); ++b) {
+      const Vector3 seen = path.ToCamera(b, world);
+      if (seen.z() < 0.5) {
+        continue;
+      }
+      const double noise = kPixel * (Uniform(random) < 0.02 ? 30.0 : 1.0);
+      RayError ray{{x, y}, {}};
+      for (int i = 0; i < 2; ++i) {
+        ray.other[i] = seen[i] / seen.z() + noise * Normal(random);
+      }
+      program->problem()->AddResidualBlock(CostOf<2, 7, 7, 7, 1>(ray),
+                                           huber,
+                                           poses[a],
+                                           poses[b],
+                                           camera,
+                                           inverse_depth);
+    }
+  }
+}
+
+void MakeWindow(int num_points, Random* random, Program* program) {
+  const Path path;
+  ceres::Problem* const problem = program->problem();
+  std::vector<double*> poses;
+  std::vector<double*> speeds;
+  for (int i = 0; i < Path::kFrames; ++i) {
+    poses.push_back(
+        AddPose(path.position[i] + 0.03 * NormalVector(random),
+                path.rotation[i] * Rotation(0.02 * NormalVector(random)),
+                program));
+    std::vector<double> speed(9);
+    for (int k = 0; k < 9; ++k) {
+      speed[k] = k < 3 ? path.speed[i][k] + 0.05 * Normal(random)
+                       : (k < 6 ? 0.01 : 0.002) * Normal(random);
+    }
+    speeds.push_back(program->Add(speed));
+    problem->AddParameterBlock(speeds[i], 9);
+  }
+  double* const camera =
+      AddPose(path.camera_position, path.camera_rotation, program);
+  const Vector3 gravity(0.0, 0.0, kGravity);
+  for (int i = 0; i + 1 < Path::kFrames; ++i) {
+    const Quaternion to_i = path.rotation[i].conjugate();
+    Inertial inertial{};
+    Eigen::Map<Vector3>(inertial.position) =
+        to_i * (path.position[i + 1] - path.position[i] -
+                kFrameSeconds * path.speed[i] +
+                0.5 * kFrameSeconds * kFrameSeconds * gravity) +
+        0.002 * NormalVector(random);
+    Eigen::Map<Vector3>(inertial.speed) =
+        to_i * (path.speed[i + 1] - path.speed[i] + kFrameSeconds * gravity) +
+        0.01 * NormalVector(random);
+    Eigen::Map<Quaternion>(inertial.rotation) =
+        (to_i * path.rotation[i + 1] * Rotation(0.001 * NormalVector(random)))
+            .normalized();
+    problem->AddResidualBlock(CostOf<15, 7, 9, 7, 9>(inertial),
+                              nullptr,
+                              poses[i],
+                              speeds[i],
+                              poses[i + 1],
+                              speeds[i + 1]);
+  }
+  AddPrior(path.position[0], path.rotation[0], 200.0, poses[0], program);
+  AddPrior(path.camera_position, path.camera_rotation, 300.0, camera, program);
+  SpeedPrior prior{};
+  std::copy_n(path.speed[0].data(), 3, prior.speed);
+  problem->AddResidualBlock(CostOf<9, 9>(prior), nullptr, speeds[0]);
+  AddRays(num_points, path, poses, camera, random, program);
+  program->options.linear_solver_type = ceres::DENSE_SCHUR;
+  program->options.max_num_iterations = 10;
+}
+
 // has_bounds: f within 0.5 % of the start, k1 and k2 within 0.01 of it. The
 // truth is outside for many images.
 bool MakeBundle(const std::string& like,
@@ -363,23 +662,28 @@ bool IsBundle() {
   return FLAGS_problem == "bounds" || FLAGS_problem == "bundle";
 }
 
-bool Make(bool has_bounds, Program* program, std::string* error) {
-  Random random(FLAGS_seed);
+bool Make(bool has_bounds,
+          uint64_t seed,
+          Program* program,
+          std::string* error) {
+  Random random(seed);
   program->options.max_num_iterations = 50;
-  if (FLAGS_problem == "pose") {
-    MakePoses(FLAGS_size, &random, program);
+  if (FLAGS_problem == "pose" || FLAGS_problem == "robust") {
+    MakePoses(FLAGS_size, FLAGS_problem == "robust", &random, program);
   } else if (FLAGS_problem == "rotation") {
     MakeRotations(FLAGS_size, &random, program);
   } else if (FLAGS_problem == "position") {
     MakePositions(FLAGS_size, &random, program);
+  } else if (FLAGS_problem == "windows") {
+    MakeWindow(FLAGS_size, &random, program);
   } else if (IsBundle()) {
     if (!MakeBundle(FLAGS_like, has_bounds, program, error)) {
       return false;
     }
   } else {
     *error =
-        "--problem: expected pose, rotation, position, bounds or bundle, "
-        "found " +
+        "--problem: expected pose, robust, rotation, position, bounds, "
+        "bundle or windows, found " +
         FLAGS_problem;
     return false;
   }
@@ -397,21 +701,35 @@ bool Make(bool has_bounds, Program* program, std::string* error) {
   return true;
 }
 
+// The programs of a line: one, or several windows.
+using Programs = std::vector<std::unique_ptr<Program>>;
+
 Json SolveOnce(const std::string& solver,
                const Options& ext_options,
-               Program* program) {
-  program->Restart();
+               const Programs& programs) {
+  double seconds = 0.0;
+  double cost = 0.0;
+  int steps = 0;
+  int rejected = 0;
   Summary summary;
-  const double start = Seconds();
-  if (solver == "stock") {
-    ceres::Solve(program->options, program->problem(), &summary);
-  } else {
-    Solve(program->options, ext_options, program->problem(), &summary);
+  for (const auto& program : programs) {
+    program->Restart();
+    summary = Summary();
+    const double start = Seconds();
+    if (solver == "stock") {
+      ceres::Solve(program->options, program->problem(), &summary);
+    } else {
+      Solve(program->options, ext_options, program->problem(), &summary);
+    }
+    seconds += Seconds() - start;
+    cost += summary.final_cost;
+    steps += summary.num_successful_steps;
+    rejected += summary.num_unsuccessful_steps;
   }
-  return {{"seconds", Rounded(Seconds() - start)},
-          {"steps", summary.num_successful_steps},
-          {"rejected", summary.num_unsuccessful_steps},
-          {"cost", summary.final_cost},
+  return {{"seconds", Rounded(seconds)},
+          {"steps", steps},
+          {"rejected", rejected},
+          {"cost", cost},
           {"end", ceres::TerminationTypeToString(summary.termination_type)},
           {"device", summary.device},
           {"method", summary.method},
@@ -425,30 +743,38 @@ int Run() {
     std::fprintf(stderr, "--settings: %s\n", error.c_str());
     return 1;
   }
-  std::vector<std::pair<std::string, std::unique_ptr<Program>>> programs;
+  constexpr int kWindows = 12;
+  std::vector<std::pair<std::string, Programs>> of_lines;
   const auto add = [&](const std::string& name, bool has_bounds) {
-    auto program = std::make_unique<Program>();
-    const bool is_made = Make(has_bounds, program.get(), &error);
-    programs.emplace_back(name, std::move(program));
+    Programs& programs = of_lines.emplace_back(name, Programs()).second;
+    const int num_programs = FLAGS_problem == "windows" ? kWindows : 1;
+    bool is_made = true;
+    for (int i = 0; is_made && i < num_programs; ++i) {
+      programs.push_back(std::make_unique<Program>());
+      is_made = Make(has_bounds, FLAGS_seed + i, programs.back().get(), &error);
+    }
     return is_made;
   };
-  if (!add(FLAGS_problem, FLAGS_problem == "bounds") ||
+  const std::string name = FLAGS_problem == "windows"
+                               ? "windows, " + FLAGS_functions
+                               : FLAGS_problem;
+  if (!add(name, FLAGS_problem == "bounds") ||
       (FLAGS_problem == "bounds" && !add("no bounds", false))) {
     std::fprintf(stderr, "%s\n", error.c_str());
     return 1;
   }
   for (int round = 0; round < FLAGS_rounds; ++round) {
     for (const std::string& solver : SplitAtCommas(FLAGS_solver)) {
-      for (const auto& [name, program] : programs) {
-        Json line = {{"problem", name},
+      for (const auto& [problem, programs] : of_lines) {
+        Json line = {{"problem", problem},
                      {"size", IsBundle() ? Json(FLAGS_like) : Json(FLAGS_size)},
-                     {"rows", program->problem()->NumResidualBlocks()},
+                     {"rows", programs[0]->problem()->NumResidualBlocks()},
                      {"threads", FLAGS_threads},
                      {"strategy", FLAGS_strategy},
                      {"solver", solver},
                      {"settings", FLAGS_settings},
                      {"round", round}};
-        line.update(SolveOnce(solver, ext_options, program.get()));
+        line.update(SolveOnce(solver, ext_options, programs));
         PrintLine(line);
       }
     }

@@ -481,7 +481,7 @@ bool ArrayImport::ChooseEliminated(kernels::HostContext* context,
     is_eliminated = ChooseBesidePrivate(*rows_, {}, context);
   }
   if (is_eliminated.empty()) {
-    is_eliminated = IndependentSet(*rows_, max_size);
+    is_eliminated = ChooseIndependentSet(*rows_, max_size);
   }
   rows_->Order(is_eliminated);
   *num_eliminate_blocks = static_cast<int>(

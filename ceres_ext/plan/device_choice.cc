@@ -128,9 +128,13 @@ double HostPassSeconds(const SolveWork& work) {
 // The values of a sparse factor of S for each product that S is summed of.
 constexpr double kFactorValues = 3.0;
 
-// S has at most as many values as there are products, and a sparse factor of it
-// some three times as many.
+// If its factors were not counted, S has at most as many values as there are
+// products, and a sparse factor of it some three times as many.
 double HostFactorizationSeconds(const SolveWork& work) {
+  if (work.factor.num_tiles > 0.0) {
+    return solver::HostFactorizationSeconds(work.num_factorized_columns,
+                                            work.factor);
+  }
   const auto n = static_cast<double>(work.num_factorized_columns);
   const double dense = kHostSecondsPerFlop * n * n * n / 3.0;
   const double values = kFactorValues * CouplingProducts(work);

@@ -14,6 +14,7 @@
 #include "ceres/solver.h"
 #include "ceres_ext/import/problem_rows.h"
 #include "ceres_ext/options.h"
+#include "ceres_ext/solver/cholesky/factorization_cost.h"
 
 namespace ceres_ext {
 
@@ -33,6 +34,8 @@ struct SolveWork {
   // eliminated block (RowFacts::num_couplings), the columns of one row that are
   // not eliminated, squared; 0: unknown.
   double num_coupling_products = 0.0;
+  // The factors of S; 0 tiles: unknown.
+  solver::FactorWork factor;
   bool has_pairs = false;  // RowFacts
   // LINEAR_SOLVER_AUTO: PCG or the factorisation, whichever is faster.
   bool is_auto = false;

@@ -73,6 +73,8 @@ struct RowFacts {
   // of rows are far more than pairs of blocks. S as a matrix is then summed of
   // pairs of blocks, which num_couplings counts.
   bool rows_repeat = false;
+  // The factors of S of general rows; 0 tiles: not counted.
+  solver::FactorWork factor;
   // Values of the Jacobian (residuals times columns), and those in rows that
   // the host evaluates if there is a device.
   int64_t num_values = 0;
@@ -84,7 +86,7 @@ struct RowFacts {
 struct FactsWanted {
   bool values = false;     // num_values, num_host_values
   bool repeats = false;    // rows_repeat
-  bool couplings = false;  // num_couplings, has_pairs
+  bool couplings = false;  // num_couplings, has_pairs, factor
 };
 FactsWanted FactsFor(const PlanRequest& request);
 

@@ -9,6 +9,7 @@
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/import/problem_rows.h"
 #include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/plan/factor_work.h"
 #include "ceres_ext/rows/observation_evaluator.h"
 #include "cuda_kernels/machine/cuda_process.h"
 
@@ -64,6 +65,76 @@ double NumGeneralCouplings(const ProblemStructure& structure,
     num_couplings += NumPairs(n);
   }
   return num_couplings;
+}
+
+// S of general rows by its other blocks, in their order: those of a row, and
+// those of all rows of an eliminated block, are coupled.
+BlockPattern PatternOfGeneralRows(const ProblemStructure& structure) {
+  const ProblemRows& rows = *structure.rows;
+  BlockPattern pattern;
+  std::vector<int32_t> first = {0};  // of each family
+  for (const BlockTable& table : structure.f) {
+    for (int32_t i = 0; i < table.size(); ++i) {
+      pattern.size.push_back(table.tangent_size(i));
+    }
+    first.push_back(static_cast<int32_t>(pattern.size.size()));
+  }
+  // The other blocks of each eliminated one.
+  std::vector<std::vector<int32_t>> others(structure.is_eliminated.size());
+  const size_t n = pattern.size.size();
+  std::vector<std::vector<bool>> is_set(n);
+  for (size_t i = 0; i < n; ++i) {
+    is_set[i].assign(i + 1, false);
+  }
+  const auto couple = [&](const std::vector<int32_t>& blocks) {
+    for (const int32_t a : blocks) {
+      for (const int32_t b : blocks) {
+        if (b <= a) {
+          is_set[a][b] = true;
+        }
+      }
+    }
+  };
+  std::vector<int32_t> of_row;
+  for (const int32_t row : structure.general_rows) {
+    of_row.clear();
+    int32_t eliminated = -1;
+    for (int j = 0; j < rows.NumBlocks(row); ++j) {
+      const int32_t block = rows.Block(row, j).index;
+      if (block == BlockOfRow::kConstant) {
+        continue;
+      }
+      if (structure.is_eliminated[block] == elimination::kEliminated) {
+        eliminated = block;
+      } else if (structure.is_eliminated[block] == elimination::kOther) {
+        of_row.push_back(first[structure.family.data()[block]] +
+                         structure.place.data()[block]);
+      }
+    }
+    if (eliminated < 0) {
+      couple(of_row);
+      continue;
+    }
+    for (const int32_t block : of_row) {
+      std::vector<int32_t>& list = others[eliminated];
+      if (list.empty() || list.back() != block) {
+        list.push_back(block);
+      }
+    }
+  }
+  for (std::vector<int32_t>& list : others) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+    couple(list);
+  }
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j <= i; ++j) {
+      if (is_set[i][j]) {
+        pattern.cells.emplace_back(i, j);
+      }
+    }
+  }
+  return pattern;
 }
 
 // Calls fn(n, eliminated block of each row, other block of each row, offset of
@@ -183,6 +254,21 @@ void CountCouplings(const ProblemStructure& structure,
   const auto n = static_cast<double>(structure.num_observations() +
                                      structure.views.size());
   const double of_general_rows = NumGeneralCouplings(structure, context);
+  // More take longer than a few steps of PCG, and the estimate without it will
+  // do.
+  constexpr int64_t kMostColumns = 1 << 15;
+  constexpr int64_t kMostBlocks = 1 << 12;
+  constexpr double kMostCouplingsOfRow = 16.0;
+  int64_t num_blocks_of_s = 0;
+  for (const BlockTable& table : structure.f) {
+    num_blocks_of_s += table.size();
+  }
+  if (n == 0.0 && num_blocks_of_s <= kMostBlocks &&
+      facts->num_other_columns <= kMostColumns &&
+      of_general_rows <=
+          kMostCouplingsOfRow * static_cast<double>(facts->num_general_rows)) {
+    facts->factor = CountFactorWork(PatternOfGeneralRows(structure));
+  }
   const auto set = [&](double of_rows, double of_blocks) {
     facts->rows_repeat = RowsRepeat(of_rows, of_blocks, n);
     facts->num_couplings =

@@ -137,7 +137,7 @@ bool ChooseEliminatedBlocks(const ceres::internal::Program& program,
     }
   }
   if (!has_groups) {
-    *is_eliminated = IndependentSet(rows, max_size);
+    *is_eliminated = ChooseIndependentSet(rows, max_size);
     return true;
   }
   *is_eliminated = std::move(groups[0]);

@@ -8,12 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "Eigen/OrderingMethods"
-#include "Eigen/SparseCore"
 #include "ceres/compressed_row_sparse_matrix.h"
 #include "ceres/linear_solver.h"
 #include "ceres/sparse_cholesky.h"
 #include "ceres/types.h"
+#include "ceres_ext/plan/factor_work.h"
 
 namespace ceres_ext {
 namespace {
@@ -23,66 +22,26 @@ using ceres::internal::LinearSolverTerminationType;
 using kernels::Status;
 using kernels::StatusCode;
 
-// The factor of a matrix in blocks of full cells whose blocks are ordered by
-// approximate minimum degree, as SuiteSparse and Eigen order them. By the rows
-// of L: row k has the columns on the ways in the elimination tree from the
-// columns of A in row k up to k (Davis, Direct Methods for Sparse Linear
-// Systems, section 4.4).
-solver::FactorSize SizeOfFactor(const CompressedRowSparseMatrix& lower) {
+// By the first row of each block.
+BlockPattern PatternOf(const CompressedRowSparseMatrix& lower) {
   const auto& blocks = lower.row_blocks();
   const int num_blocks = static_cast<int>(blocks.size());
+  BlockPattern pattern;
   std::vector<int> block_of(lower.num_rows());
   for (int i = 0; i < num_blocks; ++i) {
+    pattern.size.push_back(blocks[i].size);
     std::fill_n(&block_of[blocks[i].position], blocks[i].size, i);
   }
-  // By the first row of each block, whose columns ascend.
-  std::vector<Eigen::Triplet<char>> cells;
   for (int i = 0; i < num_blocks; ++i) {
     const int row = blocks[i].position;
     for (int k = lower.rows()[row]; k < lower.rows()[row + 1]; ++k) {
       const int j = block_of[lower.cols()[k]];
       if (k == lower.rows()[row] || j != block_of[lower.cols()[k - 1]]) {
-        cells.emplace_back(i, j, char{1});
+        pattern.cells.emplace_back(i, j);
       }
     }
   }
-  Eigen::SparseMatrix<char> graph(num_blocks, num_blocks);
-  graph.setFromTriplets(cells.begin(), cells.end());
-  Eigen::PermutationMatrix<Eigen::Dynamic, Eigen::Dynamic, int> ordered;
-  Eigen::AMDOrdering<int>()(graph, ordered);
-  std::vector<int> place(num_blocks);
-  for (int k = 0; k < num_blocks; ++k) {
-    place[ordered.indices()[k]] = k;
-  }
-  std::vector<std::vector<int>> columns(num_blocks);  // of A, by row
-  for (const auto& cell : cells) {
-    const auto [j, k] = std::minmax(place[cell.row()], place[cell.col()]);
-    columns[k].push_back(j);
-  }
-  std::vector<int> parent(num_blocks, -1);
-  std::vector<int> last_row(num_blocks, -1);
-  std::vector<double> height(num_blocks, 0.0);  // rows below the block
-  for (int k = 0; k < num_blocks; ++k) {
-    last_row[k] = k;
-    for (int j : columns[k]) {
-      for (; last_row[j] != k; j = parent[j]) {
-        last_row[j] = k;
-        height[j] += blocks[ordered.indices()[k]].size;
-        if (parent[j] < 0) {
-          parent[j] = k;
-        }
-      }
-    }
-  }
-  solver::FactorSize size;
-  for (int k = 0; k < num_blocks; ++k) {
-    // Column c of a block of s columns has height + s - c rows.
-    const double s = blocks[ordered.indices()[k]].size;
-    const double rows = height[k] + 0.5 * (s + 1.0);
-    size.num_values += s * rows;
-    size.num_flops += s * rows * rows;
-  }
-  return size;
+  return pattern;
 }
 
 class CeresSparseFactorization final : public solver::SparseFactorization {
@@ -117,7 +76,7 @@ class CeresSparseFactorization final : public solver::SparseFactorization {
   }
 
   solver::FactorSize EstimateSize() const final {
-    return SizeOfFactor(*matrix_);
+    return SizeOfFactor(PatternOf(*matrix_));
   }
 
   Status Factorize(const double* values, bool* failed) final {

@@ -978,6 +978,66 @@ INSTANTIATE_TEST_SUITE_P(Threads, LongBlocksTest, testing::Values(1, 4));
 INSTANTIATE_TEST_SUITE_P(Threads, BundleStructureTest, testing::Values(1, 4));
 INSTANTIATE_TEST_SUITE_P(Threads, ArrayRowsTest, testing::Values(1, 4));
 
+// A chain of poses with a block of two columns each. By numbers of neighbours
+// the small blocks are eliminated, and S has all poses; by flops every other
+// pose and the small blocks of the rest. If each small block has many rows, S
+// matters little.
+TEST(ChooseIndependentSet, TakesFewerFlops) {
+  constexpr int kPoses = 20;
+  struct Sum {
+    bool operator()(const double* const* blocks, double* residuals) const {
+      residuals[0] = blocks[0][0] - blocks[1][0];
+      residuals[1] = blocks[0][1] - blocks[1][1];
+      return true;
+    }
+  };
+  for (const int num_rows : {1, 1000}) {
+    std::vector<double> poses(6 * kPoses, 0.5);
+    std::vector<double> others(2 * kPoses, 1.5);
+    ProblemImpl impl;
+    const auto add = [&](double* a, int size_a, double* b, int size_b) {
+      auto* const cost =
+          new ceres::DynamicNumericDiffCostFunction<Sum>(new Sum);
+      cost->AddParameterBlock(size_a);
+      cost->AddParameterBlock(size_b);
+      cost->SetNumResiduals(2);
+      impl.AddResidualBlock(cost, nullptr, a, b);
+    };
+    for (int i = 0; i < kPoses; ++i) {
+      for (int k = 0; k < num_rows; ++k) {
+        add(&poses[6 * i], 6, &others[2 * i], 2);
+      }
+      if (i > 0) {
+        add(&poses[6 * i - 6], 6, &poses[6 * i], 6);
+      }
+    }
+    Program* const program = impl.mutable_program();
+    program->SetParameterOffsetsAndIndex();
+    kernels::HostContext context(1);
+    ProgramRows rows(*program);
+    rows.ReadBlocks(&context);
+    const std::vector<uint8_t> small = IndependentSet(rows, /*max_size=*/16);
+    const std::vector<uint8_t> chosen = ChooseIndependentSet(rows, 16);
+    EXPECT_TRUE(IsIndependentSet(rows, chosen, &context));
+    const auto num_columns = [&](const std::vector<uint8_t>& set) {
+      int sum = 0;
+      for (int32_t b = 0; b < rows.num_blocks(); ++b) {
+        sum += set[b] != 0 ? rows.block(b).tangent_size : 0;
+      }
+      return sum;
+    };
+    EXPECT_EQ(num_columns(small), 2 * kPoses);
+    EXPECT_EQ(num_columns(chosen), num_rows == 1 ? 8 * kPoses / 2 : 2 * kPoses);
+    // By hand: rows of two residuals, small blocks beside a pose, S of poses.
+    const double n = 6.0 * kPoses;
+    EXPECT_NEAR(EliminationFlops(rows, small),
+                64.0 * kPoses * num_rows + 144.0 * (kPoses - 1) +
+                    2.0 * kPoses * (4.0 / 3.0 + 12.0 + 36.0) + n * n * n / 3.0,
+                1e-9 * n * n * n);
+    EXPECT_LE(EliminationFlops(rows, chosen), EliminationFlops(rows, small));
+  }
+}
+
 // 30 points that 6 centers see in 3 rows each, by directions with a scale each;
 // those of rows 0 and 1 are one block, that of row 2 is constant, and row 3 has
 // a second block of its own.

@@ -83,6 +83,34 @@ inline double HostSecondsPerTileProduct(int64_t n) {
   return (1e-5 + 2.5e-9 * static_cast<double>(std::min(n, int64_t{3000}))) /
          kThreads;
 }
+// The address space of all values is taken, 2.1 GB of so many columns. Beyond
+// that they cost as much as if they were touched.
+inline double HostAddressSeconds(int64_t n) {
+  constexpr int64_t kMostColumns = 16384;
+  const auto columns = static_cast<double>(n);
+  return n > kMostColumns ? 0.5 * kHostSecondsPerDenseValue * columns * columns
+                          : 0.0;
+}
+inline double HostTileSeconds(int64_t n,
+                              double num_products,
+                              double num_tiles) {
+  constexpr int64_t kTile = kernels::HostDenseCholesky::kTile;
+  return HostAddressSeconds(n) + HostSecondsPerTileProduct(n) * num_products +
+         kHostSecondsPerDenseValue * static_cast<double>(kTile * kTile) *
+             num_tiles;
+}
+// The factors of a matrix: a sparse one in an order of its own, and a dense one
+// in the order of the matrix, by tiles that are set and their products.
+struct FactorWork {
+  FactorSize sparse;
+  double num_tiles = 0.0;
+  double num_tile_products = 0.0;
+};
+// The time of the faster one.
+inline double HostFactorizationSeconds(int64_t n, const FactorWork& work) {
+  return std::min(HostTileSeconds(n, work.num_tile_products, work.num_tiles),
+                  HostSparseSeconds(work.sparse));
+}
 // If it takes longer than `enough`, some number from that on; otherwise *tiles
 // are those of S and its factor.
 inline double HostDenseSeconds(const kernels::LowerCsr& lower,
@@ -90,12 +118,7 @@ inline double HostDenseSeconds(const kernels::LowerCsr& lower,
                                kernels::HostDenseCholesky::Tiles* tiles) {
   using kernels::HostDenseCholesky;
   constexpr int64_t kTile = HostDenseCholesky::kTile;
-  // The address space of all values is taken, 2.1 GB of so many columns. Beyond
-  // that they cost as much as if they were touched.
-  constexpr int64_t kMostColumns = 16384;
-  const auto n = static_cast<double>(lower.n);
-  const double of_all =
-      lower.n > kMostColumns ? 0.5 * kHostSecondsPerDenseValue * n * n : 0.0;
+  const double of_all = HostAddressSeconds(lower.n);
   if (of_all >= enough) {
     return of_all;
   }
@@ -114,9 +137,7 @@ inline double HostDenseSeconds(const kernels::LowerCsr& lower,
       tiles);
   const auto num_set = static_cast<double>(
       std::count(tiles->begin(), tiles->end(), static_cast<unsigned char>(1)));
-  return of_all + per_product * static_cast<double>(num_products) +
-         kHostSecondsPerDenseValue * static_cast<double>(kTile * kTile) *
-             num_set;
+  return HostTileSeconds(lower.n, static_cast<double>(num_products), num_set);
 }
 
 // True if a sparse factorisation may be faster, from about how many values S

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <type_traits>
 
 #include "cuda_kernels/base/simd.h"
 #include "cuda_kernels/base/small_matrix.h"
@@ -26,21 +27,20 @@ int32_t WholeVectors(int32_t columns) {
   return (columns + kSimdLanes - 1) / kSimdLanes * kSimdLanes;
 }
 
-// sums = P'P, elements on and right of the diagonal and some others: P has
-// num_rows x width values, sums width x width, both row-major.
-CERES_EXT_SIMD_CLONES void SumProducts(const double* p,
-                                       int num_rows,
-                                       int width,
-                                       double* sums) {
+// sums = P'Q, elements on and right of the diagonal and some others: P and Q
+// have num_rows x width values, sums width x width, all row-major.
+CERES_EXT_SIMD_CLONES void SumProducts(
+    const double* p, const double* q, int num_rows, int width, double* sums) {
   constexpr int kRows = 4;  // at once, of sums
   for (int a = 0; a < width; a += kRows) {
     for (int b = a - a % kSimdLanes; b < width; b += kSimdLanes) {
       SimdDoubles sum[kRows] = {};
-      const double* row = p;
-      for (int k = 0; k < num_rows; ++k, row += width) {
-        const SimdDoubles right = VectorAt(row + b);
+      const double* left = p + a;
+      const double* right = q + b;
+      for (int k = 0; k < num_rows; ++k, left += width, right += width) {
+        const SimdDoubles of_right = VectorAt(right);
         for (int i = 0; i < kRows; ++i) {
-          sum[i] += row[a + i] * right;
+          sum[i] += left[i] * of_right;
         }
       }
       for (int i = 0; i < kRows; ++i) {
@@ -50,8 +50,9 @@ CERES_EXT_SIMD_CLONES void SumProducts(const double* p,
   }
 }
 
-// S += the sums, on and right of the diagonal.
+// S += factor sums, on and right of the diagonal.
 CERES_EXT_SIMD_CLONES void AddPanel(const SmallSchur::Panel& panel,
+                                    double factor,
                                     const double* sums,
                                     int64_t stride,
                                     double* matrix) {
@@ -63,10 +64,26 @@ CERES_EXT_SIMD_CLONES void AddPanel(const SmallSchur::Panel& panel,
       for (int j = i; j < panel.num_runs; ++j) {
         const SmallSchur::Run& right = panel.runs[j];
         for (int b = j == i ? a : 0; b < right.size; ++b) {
-          to[right.unknown + b] += row[right.column + b];
+          to[right.unknown + b] += factor * row[right.column + b];
         }
       }
     }
+  }
+}
+
+// fn(size), by a constant if it is the size of many blocks: loops of so few
+// have no overhead then.
+template <typename Function>
+CERES_EXT_SIMD_INLINE void WithSize(int size, Function&& fn) {
+  switch (size) {
+    case 3:
+      return fn(std::integral_constant<int, 3>());
+    case 6:
+      return fn(std::integral_constant<int, 6>());
+    case 9:
+      return fn(std::integral_constant<int, 9>());
+    default:
+      return fn(size);
   }
 }
 
@@ -75,9 +92,11 @@ CERES_EXT_SIMD_INLINE void AddScaled(int n,
                                      double factor,
                                      const double* y,
                                      double* x) {
-  for (int i = 0; i < n; ++i) {
-    x[i] += factor * y[i];
-  }
+  WithSize(n, [&](auto size) {
+    for (int i = 0; i < size; ++i) {
+      x[i] += factor * y[i];
+    }
+  });
 }
 
 // Y = Vi W', size x width each, Vi packed.
@@ -92,47 +111,6 @@ CERES_EXT_SIMD_CLONES void MultiplyByInverse(
                VectorAt(w + int64_t{width} * n + b);
       }
       VectorAt(y + int64_t{width} * m + b) = sum;
-    }
-  }
-}
-
-// S -= W Y, on and right of the diagonal. row: a row of the product.
-CERES_EXT_SIMD_CLONES void SubtractPanel(const SmallSchur::Panel& panel,
-                                         const double* w,
-                                         const double* y,
-                                         int size,
-                                         int64_t stride,
-                                         double* row,
-                                         double* matrix) {
-  const int width = panel.width;
-  for (int i = 0; i < panel.num_runs; ++i) {
-    const SmallSchur::Run& left = panel.runs[i];
-    for (int a = 0; a < left.size; ++a) {
-      const int column = left.column + a;
-      double* const to = matrix + stride * (left.unknown + a);
-      if (size == 1) {  // an inverse depth, or a scale
-        for (int j = i; j < panel.num_runs; ++j) {
-          const SmallSchur::Run& right = panel.runs[j];
-          for (int b = j == i ? a : 0; b < right.size; ++b) {
-            to[right.unknown + b] -= w[column] * y[right.column + b];
-          }
-        }
-        continue;
-      }
-      for (int b = column - column % kSimdLanes; b < width; b += kSimdLanes) {
-        SimdDoubles sum = {};
-        for (int m = 0; m < size; ++m) {
-          sum += w[int64_t{width} * m + column] *
-                 VectorAt(y + int64_t{width} * m + b);
-        }
-        VectorAt(row + b) = sum;
-      }
-      for (int j = i; j < panel.num_runs; ++j) {
-        const SmallSchur::Run& right = panel.runs[j];
-        for (int b = j == i ? a : 0; b < right.size; ++b) {
-          to[right.unknown + b] -= row[right.column + b];
-        }
-      }
     }
   }
 }
@@ -164,6 +142,11 @@ CERES_EXT_SIMD_CLONES void AddRow(const kernels::BlockRowsRef& rows,
       }
     }
   }
+}
+
+// True for the same runs. Panels without runs may have the place of others.
+bool AreSame(const SmallSchur::Panel& a, const SmallSchur::Panel& b) {
+  return a.runs == b.runs && a.num_runs == b.num_runs;
 }
 
 }  // namespace
@@ -205,6 +188,7 @@ Status SmallSchur::Setup(const kernels::BlockRowsRef& rows,
     }
   }
   ListEliminated();
+  SharePanels();
   int64_t most_panel = 0;
   int64_t most_sums = 0;
   for (Group& group : groups_) {
@@ -216,13 +200,16 @@ Status SmallSchur::Setup(const kernels::BlockRowsRef& rows,
   }
   int64_t num_y = 0;
   int64_t most_w = 0;
-  for (Eliminated& block : eliminated_) {
-    block.panel.runs = runs_.data() + block.run_begin;
+  int64_t num_w = 0;  // of the blocks that share a panel
+  for (size_t i = 0; i < eliminated_.size(); ++i) {
+    Eliminated& block = eliminated_[i];
+    const int64_t width = block.panel.width;
+    num_w = i > 0 && AreSame(block.panel, eliminated_[i - 1].panel) ? num_w : 0;
+    num_w += block.size * width;
     block.y_begin = num_y;
-    const int64_t num_w = int64_t{block.size} * block.panel.width;
-    num_y += num_w;
+    num_y += block.row_begin < block.row_end ? block.size * width : 0;
     most_w = std::max(most_w, num_w);
-    most_sums = std::max(most_sums, int64_t{block.panel.width});
+    most_sums = std::max(most_sums, width * width);
   }
   CERES_EXT_RETURN_IF_ERROR(machine->Allocate(most_panel, &panel_));
   CERES_EXT_RETURN_IF_ERROR(machine->Allocate(most_sums, &sums_));
@@ -369,6 +356,37 @@ void SmallSchur::ListEliminated() {
   }
 }
 
+void SmallSchur::SharePanels() {
+  const auto compare = [](const Panel& a, const Panel& b) {
+    if (a.num_runs != b.num_runs) {
+      return a.num_runs - b.num_runs;
+    }
+    for (int i = 0; i < a.num_runs; ++i) {
+      if (a.runs[i].unknown != b.runs[i].unknown) {
+        return a.runs[i].unknown - b.runs[i].unknown;
+      }
+      if (a.runs[i].size != b.runs[i].size) {
+        return a.runs[i].size - b.runs[i].size;
+      }
+    }
+    return 0;
+  };
+  for (Eliminated& block : eliminated_) {
+    block.panel.runs = runs_.data() + block.run_begin;
+  }
+  std::stable_sort(eliminated_.begin(),
+                   eliminated_.end(),
+                   [&](const Eliminated& a, const Eliminated& b) {
+                     return compare(a.panel, b.panel) < 0;
+                   });
+  for (size_t i = 1; i < eliminated_.size(); ++i) {
+    const Panel& last = eliminated_[i - 1].panel;
+    if (compare(last, eliminated_[i].panel) == 0) {
+      eliminated_[i].panel.runs = last.runs;
+    }
+  }
+}
+
 Status SmallSchur::Form(const LinearSystem& system) {
   const int64_t n = size_.num_unknowns;
   std::fill_n(matrix_.data(), size_.num_values, 0.0);
@@ -379,10 +397,29 @@ Status SmallSchur::Form(const LinearSystem& system) {
       AddGroup(group, system.b);
     }
   }
-  for (const Eliminated& block : eliminated_) {
-    if (block.row_begin < block.row_end) {
-      CERES_EXT_RETURN_IF_ERROR(Eliminate(block, system));
+  for (size_t begin = 0; begin < eliminated_.size();) {
+    // Blocks of the same panel leave S together.
+    const Panel& panel = eliminated_[begin].panel;
+    int num_columns = 0;
+    size_t end = begin;
+    for (; end < eliminated_.size() && AreSame(eliminated_[end].panel, panel);
+         ++end) {
+      const Eliminated& block = eliminated_[end];
+      if (block.row_begin < block.row_end) {
+        CERES_EXT_RETURN_IF_ERROR(Eliminate(
+            block, system, w_.data() + int64_t{panel.width} * num_columns));
+        num_columns += block.size;
+      }
     }
+    if (num_columns > 0 && panel.width > 0) {
+      SumProducts(w_.data(),
+                  y_.data() + eliminated_[begin].y_begin,
+                  num_columns,
+                  panel.width,
+                  sums_.data());
+      AddPanel(panel, -1.0, sums_.data(), stride_, matrix_.data());
+    }
+    begin = end;
   }
   for (size_t i = 0; system.f_diagonal != nullptr && i < unknown_.size(); ++i) {
     if (unknown_[i] >= 0) {
@@ -411,27 +448,34 @@ void SmallSchur::AddGroup(const Group& group, const double* b) {
         }
         const double* const from = values_ + cell.value + cell.size * i;
         double* const s = rhs_.data() + unknown_[cell.column];
-        for (int a = 0; a < cell.size; ++a) {
-          to[*column + a] = from[a];
-          s[a] += from[a] * b[r];
-        }
-        ++column;
+        double* const in_panel = to + *column++;
+        WithSize(cell.size, [&](auto size) {
+          for (int a = 0; a < size; ++a) {
+            in_panel[a] = from[a];
+            s[a] += from[a] * b[r];
+          }
+        });
       }
       to += panel.width;
     }
   }
-  SumProducts(panel_.data(), group.num_residuals, panel.width, sums_.data());
-  AddPanel(panel, sums_.data(), stride_, matrix_.data());
+  SumProducts(panel_.data(),
+              panel_.data(),
+              group.num_residuals,
+              panel.width,
+              sums_.data());
+  AddPanel(panel, 1.0, sums_.data(), stride_, matrix_.data());
 }
 
 Status SmallSchur::Eliminate(const Eliminated& block,
-                             const LinearSystem& system) {
+                             const LinearSystem& system,
+                             double* w) {
   const int size = block.size;
   const int64_t num_w = int64_t{size} * block.panel.width;
   double v[kernels::PackedSize(kernels::kMaxEliminatedSize)];
   double gradient[kernels::kMaxEliminatedSize] = {};
   std::fill_n(v, kernels::PackedSize(size), 0.0);
-  std::fill_n(w_.data(), num_w, 0.0);
+  std::fill_n(w, num_w, 0.0);
   for (int32_t row = block.row_begin; row < block.row_end; ++row) {
     AddRow(rows_,
            row,
@@ -441,7 +485,7 @@ Status SmallSchur::Eliminate(const Eliminated& block,
            block.panel.width,
            v,
            gradient,
-           w_.data());
+           w);
   }
   if (system.e_diagonal != nullptr) {
     const double* const d = system.e_diagonal + block.column;
@@ -461,15 +505,13 @@ Status SmallSchur::Eliminate(const Eliminated& block,
         kernels::SymmetricProduct<kernels::kDynamic>(v, m, gradient, size);
   }
   double* const y = y_.data() + block.y_begin;
-  MultiplyByInverse(v, w_.data(), size, block.panel.width, y);
-  SubtractPanel(
-      block.panel, w_.data(), y, size, stride_, sums_.data(), matrix_.data());
+  MultiplyByInverse(v, w, size, block.panel.width, y);
   for (int i = 0; i < block.panel.num_runs; ++i) {
     const Run& run = block.panel.runs[i];
     for (int m = 0; m < size; ++m) {
       AddScaled(run.size,
                 -motion[m],
-                w_.data() + int64_t{block.panel.width} * m + run.column,
+                w + int64_t{block.panel.width} * m + run.column,
                 rhs_.data() + run.unknown);
     }
   }

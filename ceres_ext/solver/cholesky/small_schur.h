@@ -7,9 +7,9 @@
 //   S = F'F + D_f^2 - sum of W V^-1 W'     s = F'b - sum of W V^-1 E'b
 //   S z = s                                y = V^-1 (E'b - W'z)
 //
-// S is a dense matrix, of which each eliminated block subtracts its part from
-// all its F blocks at once. F'F is summed over rows of the same F blocks
-// together. There are no lists of pairs or couplings (explicit_schur.h), which
+// S is a dense matrix, of which eliminated blocks subtract their part from all
+// their F blocks at once, those of the same F blocks together. So is F'F summed
+// over rows. There are no lists of pairs or couplings (explicit_schur.h), which
 // take longer to set up and to sum than such a problem takes to solve.
 //
 //   SmallSchur schur;
@@ -98,6 +98,9 @@ class SmallSchur {
   }
   void ListGroups();
   void ListEliminated();
+  // Puts eliminated blocks of the same F blocks side by side, with the same
+  // runs.
+  void SharePanels();
   // Adds the runs of F cells to runs_, and returns the width of their panel.
   int32_t AddRuns(std::vector<std::pair<int32_t, int32_t>>* unknowns,
                   int32_t* run_begin,
@@ -106,8 +109,10 @@ class SmallSchur {
                    int32_t run_begin,
                    int32_t num_runs) const;
   void AddGroup(const Group& group, const double* b);
+  // V^-1 W', V^-1 E'b and, at w, W' of the block, and its part of s.
   kernels::Status Eliminate(const Eliminated& block,
-                            const LinearSystem& system);
+                            const LinearSystem& system,
+                            double* w);
 
   kernels::BlockRowsRef rows_;
   const double* values_ = nullptr;
@@ -129,7 +134,7 @@ class SmallSchur {
   using Buffer = kernels::HostMachine::Buffer<T>;
   Buffer<double> panel_;
   Buffer<double> sums_;
-  Buffer<double> w_;       // W' of one eliminated block
+  Buffer<double> w_;       // W' of the blocks that share a panel
   Buffer<double> y_;       // V^-1 W' of all
   Buffer<double> motion_;  // V^-1 E'b
   Buffer<double> matrix_;  // S, its lower triangle, column-major
