@@ -7,6 +7,8 @@
 //   map_benchmark --problem=pose --size=2500
 //   map_benchmark --problem=rotation --size=1000
 //   map_benchmark --problem=position --size=1000
+//   map_benchmark --problem=position --size=1000 --cost=model
+//   map_benchmark --problem=positions --size=1000 --rows=1500000
 //   map_benchmark --problem=bounds --like=ladybug-73
 //   map_benchmark --problem=bundle --like=ladybug-73 --strategy=dogleg
 //
@@ -16,12 +18,18 @@
 // loss, SPARSE_NORMAL_CHOLESKY.
 // position: centres of images and points by directions, a scale of its own in
 // each row, which is bounded and first in the ordering; Huber's loss,
-// SPARSE_SCHUR, 30 iterations.
+// SPARSE_SCHUR, 30 iterations. --cost=model: by DirectionCost.
+// positions: the same of --rows directions, which this library alone solves: an
+// ArrayProblem of DirectionCost, six rows a point, from 40 images around it.
 // bounds: bundle adjustment of BAL's model with f, k1 and k2 between bounds
 // that hold some of them, beside the same without bounds; ITERATIVE_SCHUR.
 //
 // A line of JSON per solve: seconds, steps, rejected steps, final cost, the
-// device, the method and the reason of the path.
+// device, the method and the reason of the path; bytes that the solver holds on
+// its machine, and the most that the process has had in host memory.
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -35,13 +43,22 @@
 #include "benchmarks/benchmark.h"
 #include "ceres/ceres.h"
 #include "ceres/rotation.h"
+#include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/direction_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gflags/gflags.h"
 #include "problem_io/bal_synthetic.h"
 
-DEFINE_string(problem, "pose", "pose, rotation, position, bounds or bundle.");
+DEFINE_string(problem,
+              "pose",
+              "pose, rotation, position, positions, bounds or bundle.");
 DEFINE_int32(size, 1000, "Poses, rotations or images.");
+DEFINE_int64(rows, 1500000, "positions: directions.");
+DEFINE_string(cost,
+              "functor",
+              "position: functor (AutoDiffCostFunction) or model "
+              "(DirectionCost).");
 DEFINE_string(like,
               "ladybug-73",
               "The BAL problem whose size bounds and bundle have.");
@@ -146,6 +163,16 @@ class Program {
  public:
   virtual ~Program() = default;
   ceres::Problem* problem() { return &problem_; }
+  // Null: the problem is problem().
+  const std::unique_ptr<ArrayProblem>& arrays() const { return arrays_; }
+  ArrayProblem* MakeArrays() {
+    arrays_ = std::make_unique<ArrayProblem>();
+    return arrays_.get();
+  }
+  int64_t NumRows() const {
+    return arrays_ == nullptr ? problem_.NumResidualBlocks()
+                              : arrays_->residuals()[0].num_blocks;
+  }
   ceres::Solver::Options options;
 
   double* Add(const std::vector<double>& values) {
@@ -163,6 +190,7 @@ class Program {
   std::vector<std::unique_ptr<std::vector<double>>> values_;
   std::vector<std::vector<double>> start_;
   ceres::Problem problem_;
+  std::unique_ptr<ArrayProblem> arrays_;
 };
 
 void MakePoses(int n, Random* random, Program* program) {
@@ -296,9 +324,15 @@ void MakePositions(int n, Random* random, Program* program) {
               .normalized();
       block = block == nullptr ? anywhere() : block;
       double* const scale = program->Add({1.0});
+      ceres::CostFunction* cost = nullptr;
+      if (FLAGS_cost == "model") {
+        cost = new DirectionCost({direction[0], direction[1], direction[2]});
+      } else {
+        cost = new ceres::AutoDiffCostFunction<Direction, 3, 3, 3, 1>(
+            new Direction{direction});
+      }
       problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<Direction, 3, 3, 3, 1>(
-              new Direction{direction}),
+          cost,
           new ceres::HuberLoss(0.1),
           center_block[i],
           block,
@@ -311,6 +345,76 @@ void MakePositions(int n, Random* random, Program* program) {
   }
   program->options.linear_solver_type = ceres::SPARSE_SCHUR;
   program->options.linear_solver_ordering = ordering;
+  program->options.max_num_iterations = 30;
+}
+
+// What an array of a program refers to while it lives.
+struct Directions {
+  std::vector<double> constants;  // 3 a row
+  std::vector<int32_t> image;
+  std::vector<int32_t> point;
+  const double least_scale = 1e-5;
+  ceres::HuberLoss loss{0.1};
+};
+
+void MakeArraysOfPositions(int n,
+                           int64_t num_rows,
+                           Random* random,
+                           Directions* directions,
+                           Program* program) {
+  constexpr int kRowsPerPoint = 6;
+  constexpr int kImagesAround = 40;
+  const int64_t num_points = (num_rows + kRowsPerPoint - 1) / kRowsPerPoint;
+  const auto anywhere = [&](int64_t num_blocks) {
+    std::vector<double> start(static_cast<size_t>(3 * num_blocks));
+    for (double& value : start) {
+      value = 100.0 * (Uniform(random) - 0.5);
+    }
+    return program->Add(start);
+  };
+  std::vector<Vector3> center(n);
+  for (int i = 0; i < n; ++i) {
+    center[i] = {0.5 * i, 3.0 * std::sin(0.05 * i), 0.5 * Normal(random)};
+  }
+  for (int64_t p = 0; p < num_points; ++p) {
+    const double home =
+        static_cast<double>(p) * n / static_cast<double>(num_points);
+    const Vector3 point =
+        Vector3(0.5 * home, 8.0, 0.0) + 3.0 * NormalVector(random);
+    for (int k = 0; k < kRowsPerPoint && p * kRowsPerPoint + k < num_rows;
+         ++k) {
+      const int image = std::clamp(
+          static_cast<int>(home + kImagesAround * (Uniform(random) - 0.5)),
+          0,
+          n - 1);
+      const Vector3 direction =
+          ((point - center[image]).normalized() + 0.002 * NormalVector(random))
+              .normalized();
+      directions->constants.insert(directions->constants.end(),
+                                   {direction[0], direction[1], direction[2]});
+      directions->image.push_back(image);
+      directions->point.push_back(static_cast<int32_t>(p));
+    }
+  }
+  ArrayProblem* const problem = program->MakeArrays();
+  const int centers = problem->AddParameters({anywhere(n), n, 3});
+  ArrayProblem::Parameters points{anywhere(num_points), num_points, 3};
+  points.is_eliminated = true;
+  const int point_array = problem->AddParameters(points);
+  ArrayProblem::Parameters scales{
+      program->Add(std::vector<double>(static_cast<size_t>(num_rows), 1.0)),
+      num_rows,
+      1};
+  scales.lower_bound = &directions->least_scale;
+  const int scale_array = problem->AddParameters(scales);
+  problem->AddResiduals<DirectionCost>(
+      num_rows,
+      directions->constants.data(),
+      {{centers, directions->image.data()},
+       {point_array, directions->point.data()},
+       {scale_array, nullptr}},
+      &directions->loss);
+  program->options.linear_solver_type = ceres::SPARSE_SCHUR;
   program->options.max_num_iterations = 30;
 }
 
@@ -372,14 +476,18 @@ bool Make(bool has_bounds, Program* program, std::string* error) {
     MakeRotations(FLAGS_size, &random, program);
   } else if (FLAGS_problem == "position") {
     MakePositions(FLAGS_size, &random, program);
+  } else if (FLAGS_problem == "positions") {
+    static Directions directions;
+    MakeArraysOfPositions(
+        FLAGS_size, FLAGS_rows, &random, &directions, program);
   } else if (IsBundle()) {
     if (!MakeBundle(FLAGS_like, has_bounds, program, error)) {
       return false;
     }
   } else {
     *error =
-        "--problem: expected pose, rotation, position, bounds or bundle, "
-        "found " +
+        "--problem: expected pose, rotation, position, positions, bounds or "
+        "bundle, found " +
         FLAGS_problem;
     return false;
   }
@@ -403,17 +511,24 @@ Json SolveOnce(const std::string& solver,
   program->Restart();
   Summary summary;
   const double start = Seconds();
-  if (solver == "stock") {
+  if (program->arrays() != nullptr) {
+    Solve(program->options, ext_options, program->arrays().get(), &summary);
+  } else if (solver == "stock") {
     ceres::Solve(program->options, program->problem(), &summary);
   } else {
     Solve(program->options, ext_options, program->problem(), &summary);
   }
-  return {{"seconds", Rounded(Seconds() - start)},
+  const double seconds = Seconds() - start;
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return {{"seconds", Rounded(seconds)},
           {"steps", summary.num_successful_steps},
           {"rejected", summary.num_unsuccessful_steps},
           {"cost", summary.final_cost},
           {"end", ceres::TerminationTypeToString(summary.termination_type)},
           {"device", summary.device},
+          {"memory_bytes", summary.memory_bytes},
+          {"host_peak_bytes", int64_t{1024} * usage.ru_maxrss},
           {"method", summary.method},
           {"reason", summary.path_reason}};
 }
@@ -425,6 +540,12 @@ int Run() {
     std::fprintf(stderr, "--settings: %s\n", error.c_str());
     return 1;
   }
+  if (FLAGS_problem == "positions" && FLAGS_solver != "ext") {
+    std::fprintf(stderr,
+                 "--problem=positions is made of arrays, which stock Ceres does "
+                 "not read; choose --solver=ext\n");
+    return 1;
+  }
   std::vector<std::pair<std::string, std::unique_ptr<Program>>> programs;
   const auto add = [&](const std::string& name, bool has_bounds) {
     auto program = std::make_unique<Program>();
@@ -432,7 +553,10 @@ int Run() {
     programs.emplace_back(name, std::move(program));
     return is_made;
   };
-  if (!add(FLAGS_problem, FLAGS_problem == "bounds") ||
+  if (!add(FLAGS_problem == "position" && FLAGS_cost == "model"
+               ? "position, model"
+               : FLAGS_problem,
+           FLAGS_problem == "bounds") ||
       (FLAGS_problem == "bounds" && !add("no bounds", false))) {
     std::fprintf(stderr, "%s\n", error.c_str());
     return 1;
@@ -442,7 +566,7 @@ int Run() {
       for (const auto& [name, program] : programs) {
         Json line = {{"problem", name},
                      {"size", IsBundle() ? Json(FLAGS_like) : Json(FLAGS_size)},
-                     {"rows", program->problem()->NumResidualBlocks()},
+                     {"rows", program->NumRows()},
                      {"threads", FLAGS_threads},
                      {"strategy", FLAGS_strategy},
                      {"solver", solver},
