@@ -332,11 +332,7 @@ void MakePositions(int n, Random* random, Program* program) {
             new Direction{direction});
       }
       problem->AddResidualBlock(
-          cost,
-          new ceres::HuberLoss(0.1),
-          center_block[i],
-          block,
-          scale);
+          cost, new ceres::HuberLoss(0.1), center_block[i], block, scale);
       problem->SetParameterLowerBound(scale, 0, 1e-5);
       ordering->AddElementToGroup(scale, 0);
       ordering->AddElementToGroup(block, 1);
@@ -407,13 +403,12 @@ void MakeArraysOfPositions(int n,
       1};
   scales.lower_bound = &directions->least_scale;
   const int scale_array = problem->AddParameters(scales);
-  problem->AddResiduals<DirectionCost>(
-      num_rows,
-      directions->constants.data(),
-      {{centers, directions->image.data()},
-       {point_array, directions->point.data()},
-       {scale_array, nullptr}},
-      &directions->loss);
+  problem->AddResiduals<DirectionCost>(num_rows,
+                                       directions->constants.data(),
+                                       {{centers, directions->image.data()},
+                                        {point_array, directions->point.data()},
+                                        {scale_array, nullptr}},
+                                       &directions->loss);
   program->options.linear_solver_type = ceres::SPARSE_SCHUR;
   program->options.max_num_iterations = 30;
 }
@@ -541,9 +536,10 @@ int Run() {
     return 1;
   }
   if (FLAGS_problem == "positions" && FLAGS_solver != "ext") {
-    std::fprintf(stderr,
-                 "--problem=positions is made of arrays, which stock Ceres does "
-                 "not read; choose --solver=ext\n");
+    std::fprintf(
+        stderr,
+        "--problem=positions is made of arrays, which stock Ceres does "
+        "not read; choose --solver=ext\n");
     return 1;
   }
   std::vector<std::pair<std::string, std::unique_ptr<Program>>> programs;
