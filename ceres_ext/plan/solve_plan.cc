@@ -150,10 +150,12 @@ std::string WhyStored(const RowFacts& rows) {
 }
 bool NeedsStored(const RowFacts& rows) { return !WhyStored(rows).empty(); }
 
-// True if most rows are of any shape.
+// True if inexact steps go astray: most rows are of any shape, or have scales of
+// their own.
 bool AreGeneral(const RowFacts& rows) {
-  return 2 * rows.num_general_rows >
-         rows.num_observations + rows.num_other_rows;
+  return rows.has_private ||
+         2 * rows.num_general_rows >
+             rows.num_observations + rows.num_other_rows;
 }
 
 // Chooses exact steps in place of PCG, or beside it: what these cost; 0 if
@@ -170,12 +172,17 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   // Rows of any shape take more: positions by directions (30 cameras, nine
   // problems) end at 0.01 to 1.9 after 30 exact steps, and at 10 to 13 after 30
   // by PCG with eta 0.1, in the same time (an exact step costs 16 iterations);
-  // 1,000 cameras at 31 and 335, in 12.8 and 9.6 s.
+  // 1,000 cameras at 31 and 335, in 12.8 and 9.6 s. So where blocks are
+  // eliminated within rows, exact steps are taken until they are the larger
+  // part of the time by far: 10,000 cameras cost about 180 iterations on a
+  // device.
   const bool is_general = AreGeneral(rows);
-  const double few_iterations = is_general        ? 40.0
+  const double few_iterations = rows.has_private  ? 200.0
+                                : is_general      ? 40.0
                                 : plan->on_device ? 35.0
                                                   : 12.0;
-  const double few_with_setup = is_general        ? 50.0
+  const double few_with_setup = rows.has_private  ? 250.0
+                                : is_general      ? 50.0
                                 : plan->on_device ? 45.0
                                                   : 25.0;
   constexpr double kSteps = 10.0;
