@@ -150,12 +150,11 @@ std::string WhyStored(const RowFacts& rows) {
 }
 bool NeedsStored(const RowFacts& rows) { return !WhyStored(rows).empty(); }
 
-// True if inexact steps go astray: most rows are of any shape, or have scales of
-// their own.
+// True if inexact steps go astray: most rows are of any shape, or have scales
+// of their own.
 bool AreGeneral(const RowFacts& rows) {
-  return rows.has_private ||
-         2 * rows.num_general_rows >
-             rows.num_observations + rows.num_other_rows;
+  return rows.has_private || 2 * rows.num_general_rows >
+                                 rows.num_observations + rows.num_other_rows;
 }
 
 // Chooses exact steps in place of PCG, or beside it: what these cost; 0 if

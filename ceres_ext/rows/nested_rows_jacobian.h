@@ -77,8 +77,8 @@ class NestedRowsJacobian final : public BatchJacobian {
     return kernels::Run(params, rows_->machine);
   }
   kernels::Status SetZero() final {
-    CERES_EXT_RETURN_IF_ERROR(rows_->machine->SetZero(camera_values_.size(),
-                                                      camera_values_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        rows_->machine->SetZero(camera_values_.size(), camera_values_.data()));
     return rows_->machine->SetZero(point_values_.size(), point_values_.data());
   }
   kernels::Status ForEachValue(const Visit& visit) const final {
@@ -99,12 +99,10 @@ class NestedRowsJacobian final : public BatchJacobian {
     CERES_EXT_RETURN_IF_ERROR(download(n_, rows_->index().point_id, &point_id));
     CERES_EXT_RETURN_IF_ERROR(
         download(n_, rows_->private_place.data(), &place));
-    const kernels::
-        BlockRef<const double, StoredShape::kFSize, Machine::kLayout>
-            of_view{f.data(), n_};
-    const kernels::
-        BlockRef<const double, StoredShape::kESize, Machine::kLayout>
-            of_point{e.data(), n_};
+    const kernels::BlockRef<const double, StoredShape::kFSize, Machine::kLayout>
+        of_view{f.data(), n_};
+    const kernels::BlockRef<const double, StoredShape::kESize, Machine::kLayout>
+        of_point{e.data(), n_};
     const BlockTable& points = rows_->points();
     for (int64_t k = 0; k < n_; ++k) {
       const std::vector<int> columns = rows_->Columns(view[k]);

@@ -168,12 +168,11 @@ class NestedBatch final : public Batch {
   // out: of the family of private blocks; null: not wanted.
   template <kernels::CellProduct kProduct>
   kernels::Status AddSums(const double* y, double* out) {
-    return out == nullptr
-               ? kernels::Status()
-               : Run(kernels::NestedSumsParams<kProduct, kLayout>{rows_,
-                                                                  y,
-                                                                  out},
-                     machine_);
+    return out == nullptr ? kernels::Status()
+                          : Run(
+                                kernels::NestedSumsParams<kProduct, kLayout>{
+                                    rows_, y, out},
+                                machine_);
   }
 
   Rows rows_;

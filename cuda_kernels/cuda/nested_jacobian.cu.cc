@@ -67,9 +67,8 @@ class CouplingReader<NestedJacobian<kLayout>, kLayout>
                          typename NestedJacobian<kLayout>::Shape,
                          kLayout>,
           kLayout> {
-  using Stored = StoredJacobian<double,
-                                typename NestedJacobian<kLayout>::Shape,
-                                kLayout>;
+  using Stored =
+      StoredJacobian<double, typename NestedJacobian<kLayout>::Shape, kLayout>;
 
  public:
   __device__ CouplingReader(

@@ -1,12 +1,12 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Elimination of the private blocks of rows of directions
-// (model/nested_jacobian.h), by the formulas of ops/private_blocks.h: what these
-// are for rows of any shape.
+// (model/nested_jacobian.h), by the formulas of ops/private_blocks.h: what
+// these are for rows of any shape.
 //
 // All are vector operations (ops/vector_operation.h) whose elements are rows.
-// Order: a row's residuals from the first to the last. Vectors of private blocks
-// are those of their family.
+// Order: a row's residuals from the first to the last. Vectors of private
+// blocks are those of their family.
 #ifndef CERES_EXT_CUDA_KERNELS_OPS_NESTED_ROWS_H_
 #define CERES_EXT_CUDA_KERNELS_OPS_NESTED_ROWS_H_
 
@@ -76,8 +76,8 @@ struct NestRowsParams {
     PrivateFactors factors;
     double product = 0.0;
     if (place >= 0) {
-      factors = EliminatePrivate(
-          rows.Squares(k), diagonal == nullptr ? 0.0 : diagonal[place]);
+      factors = EliminatePrivate(rows.Squares(k),
+                                 diagonal == nullptr ? 0.0 : diagonal[place]);
       product = rows.Product(k, b);
       h_inverse[place] = factors.h_inverse;
       if (gradient != nullptr) {

@@ -462,23 +462,51 @@ TEST_P(PositionsTest, OfAnyStructureHaveTheCostsOfStock) {
 #else
   constexpr unsigned kNumCases = 200;
 #endif
+  // The search along the projected step may make all of the rounding of a step:
+  // costs are compared while stock's are the same from starts that differ by
+  // it.
+  constexpr double kRounding[] = {0.0, 1e-15, 3e-15, -1e-15, 1e-14};
+  size_t num_iterations = 0;
+  size_t num_compared = 0;
   for (unsigned seed = 1; seed <= kNumCases; ++seed) {
     SCOPED_TRACE(seed);
     ceres::Solver::Options options;
-    RandomPositions of_stock(seed);
-    const auto stock = of_stock.Make(&options);
-    ceres::Solver::Summary expected;
-    ceres::Solve(options, stock.get(), &expected);
+    std::vector<ceres::Solver::Summary> expected;
+    for (const double rounding : kRounding) {
+      RandomPositions of_stock(seed);
+      const auto stock = of_stock.Make(&options);
+      for (double& value : of_stock.centers) {
+        value *= 1.0 + rounding;
+      }
+      ceres::Solve(options, stock.get(), &expected.emplace_back());
+    }
     RandomPositions of_ours(seed);
     const auto ours = of_ours.Make(&options);
     Summary summary;
     Solve(options, ext_options_, ours.get(), &summary);
     ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-    ExpectSameCosts(summary, expected);
+    for (size_t i = 0; i < expected[0].iterations.size(); ++i) {
+      const double cost = expected[0].iterations[i].cost;
+      ++num_iterations;
+      if (std::any_of(expected.begin(), expected.end(), [&](const auto& other) {
+            return i >= other.iterations.size() ||
+                   std::abs(other.iterations[i].cost - cost) > 1e-10 * cost;
+          })) {
+        num_iterations += expected[0].iterations.size() - i - 1;
+        break;
+      }
+      ++num_compared;
+      ASSERT_LT(i, summary.iterations.size());
+      EXPECT_NEAR(summary.iterations[i].cost, cost, 1e-7 * cost) << i;
+      EXPECT_EQ(summary.iterations[i].step_is_successful,
+                expected[0].iterations[i].step_is_successful)
+          << i;
+    }
     if (testing::Test::HasFailure()) {
       return;
     }
   }
+  EXPECT_GT(num_compared, num_iterations * 9 / 10);
 }
 
 // With constant scales in some rows and constant centres, exact steps and PCG
@@ -562,8 +590,8 @@ TEST_P(PositionsTest, HaveTheCovariancesOfStock) {
   }
 }
 
-// Ranks have private blocks among those that all of them have. PCG ends at 1e-12
-// of the right-hand side, and the condition of S is above 1e6.
+// Ranks have private blocks among those that all of them have. PCG ends at
+// 1e-12 of the right-hand side, and the condition of S is above 1e6.
 TEST(PositionsOfRanks, HaveTheCostOfStock) {
   constexpr int kNumRanks = 2;
   ceres::HuberLoss loss(0.1);
