@@ -344,7 +344,7 @@ void MakePositions(int n, Random* random, Program* program) {
   program->options.max_num_iterations = 30;
 }
 
-// What an array of a program refers to while it lives.
+// The data that the arrays of a program refer to.
 struct Directions {
   std::vector<double> constants;  // 3 a row
   std::vector<int32_t> image;

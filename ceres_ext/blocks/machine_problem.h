@@ -91,8 +91,8 @@ struct ObservationBlocks {
   kernels::Views<Machine> views;
   typename Machine::template Buffer<kernels::ViewColumn> columns;
   std::vector<std::vector<int>> view_columns;
-  // Of rows with private blocks: the family of these, and of each row the place
-  // in it, -1 for none.
+  // The family of the rows' private blocks, and each row's place in it, -1 for
+  // none.
   int private_family = -1;
   const FamilyTable<Machine>* private_family_table = nullptr;
   typename Machine::template Buffer<int32_t> private_place;
@@ -216,7 +216,7 @@ class MachineProblem {
   kernels::Status SetupViews(ProblemStructure* structure,
                              KeptIndex<Machine>* kept_index,
                              kernels::HostContext* host_context);
-  // What the views know of private blocks.
+  // Fills private_family and private_place of the views.
   kernels::Status SetupPrivate(const ProblemStructure& structure,
                                kernels::HostContext* host_context);
   kernels::Status SetupGeneralRows(const ProblemStructure& structure);

@@ -60,7 +60,7 @@ struct ViewKind {
   bool Fits(int num_residuals) const {
     return is_any && num_residuals == (has_private ? 3 : 2);
   }
-  // Of the blocks beside the eliminated ones.
+  // num_blocks: those beside the eliminated ones.
   bool Fits(const Row& row, int num_blocks, int num_private) const {
     return row.num_eliminated == 1 && num_private <= (has_private ? 1 : 0) &&
            (has_private ? num_blocks <= 1 && row.columns <= kPointSize

@@ -106,8 +106,8 @@ struct ObservationTable {
 // blocks that they have beside the point (a view,
 // cuda_kernels/structure/views.h). Or of three residuals, one point, one other
 // block of up to three columns and a private block, which is not of the view:
-// rows of directions (cuda_kernels/model/nested_jacobian.h). Then all rows are
-// such, and one may have constant blocks in place of the last two.
+// rows of directions (cuda_kernels/model/nested_jacobian.h). All rows are then
+// rows of directions; the last two blocks of some may be constant.
 struct ViewStructure {
   bool has_private = false;
   int num_residuals() const { return has_private ? 3 : 2; }

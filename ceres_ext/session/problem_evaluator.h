@@ -185,7 +185,7 @@ class ProblemEvaluator {
   Machine* machine() const { return problem_->machine(); }
 
   // If there are manifolds, the host's program does all of it on the host,
-  // bounds included. Without any, a sum of vectors spares its objects.
+  // bounds included. Without any, a sum of vectors does not read its objects.
   kernels::Status ChoosePlus(const StateBounds& bounds) {
     std::vector<BlockManifold> blocks;
     for (const auto* families : {&problem_->e(), &problem_->f()}) {

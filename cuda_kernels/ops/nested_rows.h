@@ -31,7 +31,7 @@ struct NestedRows {
   ObservationIndexRef index;
   BlockRef<const double, Shape::kFSize, kLayout> camera_blocks;
   BlockRef<const double, Shape::kESize, kLayout> point_blocks;
-  // Of each row's private block; -1: it has none, and a is zero.
+  // The place of each row's private block; -1: it has none, and a is zero.
   const int32_t* place = nullptr;
 
   int64_t size() const { return index.num_observations; }

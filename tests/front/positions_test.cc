@@ -385,7 +385,7 @@ struct RandomPositions {
       return new ceres::AutoDiffCostFunction<TurnedDirection, 3, 1, 3, 3>(
           new TurnedDirection{errors[i]});
     }
-    // Of two types, the host evaluates some rows one by one.
+    // Rows of one of two types are evaluated one by one on the host.
     if (kind == 1 && i % 2 == 0) {
       return new AutoDiffCost(new DirectionError(errors[i]));
     }
