@@ -7,6 +7,8 @@
 //   map_benchmark --problem=pose --size=2500
 //   map_benchmark --problem=rotation --size=1000
 //   map_benchmark --problem=position --size=1000
+//   map_benchmark --problem=position --size=1000 --cost=model
+//   map_benchmark --problem=positions --size=1000 --rows=1500000
 //   map_benchmark --problem=bounds --like=ladybug-73
 //   map_benchmark --problem=bundle --like=ladybug-73 --strategy=dogleg
 //   map_benchmark --problem=windows --size=150 --functions=device
@@ -18,7 +20,9 @@
 // loss, SPARSE_NORMAL_CHOLESKY.
 // position: centres of images and points by directions, a scale of its own in
 // each row, which is bounded and first in the ordering; Huber's loss,
-// SPARSE_SCHUR, 30 iterations.
+// SPARSE_SCHUR, 30 iterations. --cost=model: by DirectionCost.
+// positions: the same of --rows directions, which this library alone solves: an
+// ArrayProblem of DirectionCost, six rows a point, from 40 images around it.
 // bounds: bundle adjustment of BAL's model with f, k1 and k2 between bounds
 // that hold some of them, beside the same without bounds; ITERATIVE_SCHUR.
 // windows: twelve windows of inertial odometry, of eleven keyframes with speed
@@ -26,7 +30,11 @@
 // ten iterations. Their costs, steps and seconds are summed.
 //
 // A line of JSON per solve: seconds, steps, rejected steps, final cost, the
-// device, the method and the reason of the path.
+// device, the method and the reason of the path; bytes that the solver holds on
+// its machine, and the most that the process has had in host memory.
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -40,20 +48,28 @@
 #include "benchmarks/benchmark.h"
 #include "ceres/ceres.h"
 #include "ceres/rotation.h"
+#include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/device_cost_function.h"
+#include "ceres_ext/direction_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gflags/gflags.h"
 #include "problem_io/bal_synthetic.h"
 
 DEFINE_string(problem,
               "pose",
-              "pose, robust, rotation, position, bounds, bundle or windows.");
+              "pose, robust, rotation, position, positions, bounds, bundle or "
+              "windows.");
 DEFINE_int32(size, 1000, "Poses, rotations, images, or points of a window.");
+DEFINE_int64(rows, 1500000, "positions: directions.");
 DEFINE_string(functions,
               "autodiff",
               "The cost functions of windows: autodiff, device "
               "(DeviceAutoDiffCostFunction).");
+DEFINE_string(cost,
+              "functor",
+              "position: functor (AutoDiffCostFunction) or model "
+              "(DirectionCost).");
 DEFINE_string(like,
               "ladybug-73",
               "The BAL problem whose size bounds and bundle have.");
@@ -272,6 +288,16 @@ class Program {
  public:
   virtual ~Program() = default;
   ceres::Problem* problem() { return &problem_; }
+  // Null: the problem is problem().
+  const std::unique_ptr<ArrayProblem>& arrays() const { return arrays_; }
+  ArrayProblem* MakeArrays() {
+    arrays_ = std::make_unique<ArrayProblem>();
+    return arrays_.get();
+  }
+  int64_t NumRows() const {
+    return arrays_ == nullptr ? problem_.NumResidualBlocks()
+                              : arrays_->residuals()[0].num_blocks;
+  }
   ceres::Solver::Options options;
 
   double* Add(const std::vector<double>& values) {
@@ -289,6 +315,7 @@ class Program {
   std::vector<std::unique_ptr<std::vector<double>>> values_;
   std::vector<std::vector<double>> start_;
   ceres::Problem problem_;
+  std::unique_ptr<ArrayProblem> arrays_;
 };
 
 void MakePoses(int n, bool is_robust, Random* random, Program* program) {
@@ -429,13 +456,15 @@ void MakePositions(int n, Random* random, Program* program) {
               .normalized();
       block = block == nullptr ? anywhere() : block;
       double* const scale = program->Add({1.0});
+      ceres::CostFunction* cost = nullptr;
+      if (FLAGS_cost == "model") {
+        cost = new DirectionCost({direction[0], direction[1], direction[2]});
+      } else {
+        cost = new ceres::AutoDiffCostFunction<Direction, 3, 3, 3, 1>(
+            new Direction{direction});
+      }
       problem->AddResidualBlock(
-          new ceres::AutoDiffCostFunction<Direction, 3, 3, 3, 1>(
-              new Direction{direction}),
-          new ceres::HuberLoss(0.1),
-          center_block[i],
-          block,
-          scale);
+          cost, new ceres::HuberLoss(0.1), center_block[i], block, scale);
       problem->SetParameterLowerBound(scale, 0, 1e-5);
       ordering->AddElementToGroup(scale, 0);
       ordering->AddElementToGroup(block, 1);
@@ -613,6 +642,75 @@ void MakeWindow(int num_points, Random* random, Program* program) {
   program->options.max_num_iterations = 10;
 }
 
+// The data that the arrays of a program refer to.
+struct Directions {
+  std::vector<double> constants;  // 3 a row
+  std::vector<int32_t> image;
+  std::vector<int32_t> point;
+  const double least_scale = 1e-5;
+  ceres::HuberLoss loss{0.1};
+};
+
+void MakeArraysOfPositions(int n,
+                           int64_t num_rows,
+                           Random* random,
+                           Directions* directions,
+                           Program* program) {
+  constexpr int kRowsPerPoint = 6;
+  constexpr int kImagesAround = 40;
+  const int64_t num_points = (num_rows + kRowsPerPoint - 1) / kRowsPerPoint;
+  const auto anywhere = [&](int64_t num_blocks) {
+    std::vector<double> start(static_cast<size_t>(3 * num_blocks));
+    for (double& value : start) {
+      value = 100.0 * (Uniform(random) - 0.5);
+    }
+    return program->Add(start);
+  };
+  std::vector<Vector3> center(n);
+  for (int i = 0; i < n; ++i) {
+    center[i] = {0.5 * i, 3.0 * std::sin(0.05 * i), 0.5 * Normal(random)};
+  }
+  for (int64_t p = 0; p < num_points; ++p) {
+    const double home =
+        static_cast<double>(p) * n / static_cast<double>(num_points);
+    const Vector3 point =
+        Vector3(0.5 * home, 8.0, 0.0) + 3.0 * NormalVector(random);
+    for (int k = 0; k < kRowsPerPoint && p * kRowsPerPoint + k < num_rows;
+         ++k) {
+      const int image = std::clamp(
+          static_cast<int>(home + kImagesAround * (Uniform(random) - 0.5)),
+          0,
+          n - 1);
+      const Vector3 direction =
+          ((point - center[image]).normalized() + 0.002 * NormalVector(random))
+              .normalized();
+      directions->constants.insert(directions->constants.end(),
+                                   {direction[0], direction[1], direction[2]});
+      directions->image.push_back(image);
+      directions->point.push_back(static_cast<int32_t>(p));
+    }
+  }
+  ArrayProblem* const problem = program->MakeArrays();
+  const int centers = problem->AddParameters({anywhere(n), n, 3});
+  ArrayProblem::Parameters points{anywhere(num_points), num_points, 3};
+  points.is_eliminated = true;
+  const int point_array = problem->AddParameters(points);
+  ArrayProblem::Parameters scales{
+      program->Add(std::vector<double>(static_cast<size_t>(num_rows), 1.0)),
+      num_rows,
+      1};
+  scales.lower_bound = &directions->least_scale;
+  const int scale_array = problem->AddParameters(scales);
+  problem->AddResiduals<DirectionCost>(num_rows,
+                                       directions->constants.data(),
+                                       {{centers, directions->image.data()},
+                                        {point_array, directions->point.data()},
+                                        {scale_array, nullptr}},
+                                       &directions->loss);
+  program->options.linear_solver_type = ceres::SPARSE_SCHUR;
+  program->options.max_num_iterations = 30;
+}
+
 // has_bounds: f within 0.5 % of the start, k1 and k2 within 0.01 of it. The
 // truth is outside for many images.
 bool MakeBundle(const std::string& like,
@@ -676,14 +774,18 @@ bool Make(bool has_bounds,
     MakePositions(FLAGS_size, &random, program);
   } else if (FLAGS_problem == "windows") {
     MakeWindow(FLAGS_size, &random, program);
+  } else if (FLAGS_problem == "positions") {
+    static Directions directions;
+    MakeArraysOfPositions(
+        FLAGS_size, FLAGS_rows, &random, &directions, program);
   } else if (IsBundle()) {
     if (!MakeBundle(FLAGS_like, has_bounds, program, error)) {
       return false;
     }
   } else {
     *error =
-        "--problem: expected pose, robust, rotation, position, bounds, "
-        "bundle or windows, found " +
+        "--problem: expected pose, robust, rotation, position, positions, "
+        "bounds, bundle or windows, found " +
         FLAGS_problem;
     return false;
   }
@@ -716,7 +818,9 @@ Json SolveOnce(const std::string& solver,
     program->Restart();
     summary = Summary();
     const double start = Seconds();
-    if (solver == "stock") {
+    if (program->arrays() != nullptr) {
+      Solve(program->options, ext_options, program->arrays().get(), &summary);
+    } else if (solver == "stock") {
       ceres::Solve(program->options, program->problem(), &summary);
     } else {
       Solve(program->options, ext_options, program->problem(), &summary);
@@ -726,12 +830,16 @@ Json SolveOnce(const std::string& solver,
     steps += summary.num_successful_steps;
     rejected += summary.num_unsuccessful_steps;
   }
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
   return {{"seconds", Rounded(seconds)},
           {"steps", steps},
           {"rejected", rejected},
           {"cost", cost},
           {"end", ceres::TerminationTypeToString(summary.termination_type)},
           {"device", summary.device},
+          {"memory_bytes", summary.memory_bytes},
+          {"host_peak_bytes", int64_t{1024} * usage.ru_maxrss},
           {"method", summary.method},
           {"reason", summary.path_reason}};
 }
@@ -741,6 +849,13 @@ int Run() {
   std::string error;
   if (!ParseOptions(FLAGS_settings, &ext_options, &error)) {
     std::fprintf(stderr, "--settings: %s\n", error.c_str());
+    return 1;
+  }
+  if (FLAGS_problem == "positions" && FLAGS_solver != "ext") {
+    std::fprintf(
+        stderr,
+        "--problem=positions is made of arrays, which stock Ceres does "
+        "not read; choose --solver=ext\n");
     return 1;
   }
   constexpr int kWindows = 12;
@@ -755,9 +870,10 @@ int Run() {
     }
     return is_made;
   };
-  const std::string name = FLAGS_problem == "windows"
-                               ? "windows, " + FLAGS_functions
-                               : FLAGS_problem;
+  const std::string name =
+      FLAGS_problem == "windows" ? "windows, " + FLAGS_functions
+      : FLAGS_problem == "position" && FLAGS_cost == "model" ? "position, model"
+                                                             : FLAGS_problem;
   if (!add(name, FLAGS_problem == "bounds") ||
       (FLAGS_problem == "bounds" && !add("no bounds", false))) {
     std::fprintf(stderr, "%s\n", error.c_str());
@@ -768,7 +884,7 @@ int Run() {
       for (const auto& [problem, programs] : of_lines) {
         Json line = {{"problem", problem},
                      {"size", IsBundle() ? Json(FLAGS_like) : Json(FLAGS_size)},
-                     {"rows", programs[0]->problem()->NumResidualBlocks()},
+                     {"rows", programs[0]->NumRows()},
                      {"threads", FLAGS_threads},
                      {"strategy", FLAGS_strategy},
                      {"solver", solver},

@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 #include "ceres/cost_function.h"
 #include "cuda_kernels/base/vector_sums.h"
@@ -28,7 +29,7 @@
 namespace ceres_ext {
 
 // Changes whenever anything in this file or in small/fit/fit.h does.
-inline constexpr int32_t kBatchModelVersion = 6;
+inline constexpr int32_t kBatchModelVersion = 7;
 
 // A parameter block of a row.
 struct alignas(16) RowBlock {
@@ -36,6 +37,8 @@ struct alignas(16) RowBlock {
   static constexpr int32_t kPoint = -1;
   // tangent where P is the identity.
   static constexpr int32_t kIdentity = -1;
+  // state of a block that each row has its own of (RowBatch::own_state).
+  static constexpr int32_t kOwn = std::numeric_limits<int32_t>::min();
 
   // Its first value in RowBatch::state; value i of RowBatch::constant_state is
   // -1 - i.
@@ -72,6 +75,9 @@ struct RowBatch {
   // For the block of column kPoint: points[point_id[place]].
   const RowBlock* points = nullptr;
   const int32_t* point_id = nullptr;
+  // For a block of state kOwn: own_state[own_block[place]].
+  const int32_t* own_block = nullptr;
+  const int32_t* own_state = nullptr;
   const double* state = nullptr;
   const double* constant_state = nullptr;
   const double* tangents = nullptr;

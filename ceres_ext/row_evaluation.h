@@ -175,6 +175,8 @@ class RowEvaluatorBase {
       row->is_point[b] = block.column == RowBlock::kPoint;
       if (row->is_point[b]) {
         block = rows.points[rows.point_id[row->place]];
+      } else if (block.state == RowBlock::kOwn) {
+        block.state = rows.own_state[rows.own_block[row->place]];
       }
       row->blocks[b] = block;
       const double* const x = block.state >= 0

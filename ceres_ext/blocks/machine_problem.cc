@@ -153,6 +153,9 @@ Status MachineProblem<Machine>::Setup(bool merge_blocks,
   }
   if (views_ != nullptr) {
     views_->point_family_table = &e_[0];
+    if (views_->private_family >= 0) {
+      views_->private_family_table = &e_[views_->private_family];
+    }
   }
   return structure->general_rows.empty() ? Status()
                                          : SetupGeneralRows(*structure);
@@ -306,12 +309,14 @@ Status MachineProblem<Machine>::SetupViews(ProblemStructure* structure,
   structure->views.point_id = {};  // The index has them.
 
   std::vector<std::vector<kernels::ViewCell>> cells(num_views);
-  std::vector<kernels::ViewColumn> columns(int64_t{rows.columns} * num_views,
+  // A private block is a last column of the row, but none of the view.
+  const int num_columns = rows.columns + (rows.has_private ? 1 : 0);
+  std::vector<kernels::ViewColumn> columns(int64_t{num_columns} * num_views,
                                            {-1, 0});
   views_->view_columns.resize(num_views);
   for (int32_t v = 0; v < num_views; ++v) {
     int16_t at = 0;  // of the block's first value in a row
-    kernels::ViewColumn* column = columns.data() + int64_t{rows.columns} * v;
+    kernels::ViewColumn* column = columns.data() + int64_t{num_columns} * v;
     for (const int32_t b : rows.blocks[v]) {
       const VaryingBlock block = structure->rows->block(b);
       const auto size = static_cast<int16_t>(block.tangent_size);
@@ -321,8 +326,14 @@ Status MachineProblem<Machine>::SetupViews(ProblemStructure* structure,
         *column++ = {static_cast<int16_t>(at + j), size};
         views_->view_columns[v].push_back(block.tangent_offset + j);
       }
-      at = static_cast<int16_t>(at + 2 * size);
+      at = static_cast<int16_t>(at + rows.num_residuals() * size);
     }
+    if (rows.has_private) {
+      columns[int64_t{num_columns} * (v + 1) - 1] = {at, 1};
+    }
+  }
+  if (rows.has_private) {
+    CERES_EXT_RETURN_IF_ERROR(SetupPrivate(*structure, host_context));
   }
   CERES_EXT_RETURN_IF_ERROR(machine_->Upload(columns, &views_->columns));
   return views_->views.Setup(blocks_.f,
@@ -331,6 +342,46 @@ Status MachineProblem<Machine>::SetupViews(ProblemStructure* structure,
                              cells,
                              views_->index(),
                              machine_);
+}
+
+template <typename Machine>
+Status MachineProblem<Machine>::SetupPrivate(
+    const ProblemStructure& structure, kernels::HostContext* host_context) {
+  constexpr int64_t kRowsPerTask = 1 << 14;
+  const ViewStructure& rows = structure.views;
+  const auto is_private = [&](int32_t block) {
+    return block != BlockOfRow::kConstant &&
+           structure.is_eliminated[block] == elimination::kPrivate;
+  };
+  const UniformRows::Slot* slot = nullptr;
+  for (size_t s = 0; rows.uniform != nullptr && s < rows.uniform->slots.size();
+       ++s) {
+    if (is_private(rows.uniform->slots[s].first)) {
+      slot = &rows.uniform->slots[s];
+    }
+  }
+  views_->private_family = structure.private_family;
+  const int64_t n = rows.size();
+  kernels::HostBuffer<int32_t> place;
+  CERES_EXT_RETURN_IF_ERROR(place.Allocate(n));
+  CERES_EXT_RETURN_IF_ERROR(
+      machine_->Download(n, views_->index().input_id(), place.data()));
+  host_context->ParallelFor(n, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      const int32_t row = place.data()[k];
+      int32_t block = BlockOfRow::kConstant;
+      if (slot != nullptr) {
+        block = slot->Block(row);
+      } else {
+        for (const int32_t b : structure.rows->BlocksOf(rows.row(row))) {
+          block = is_private(b) ? b : block;
+        }
+      }
+      place.data()[k] =
+          block == BlockOfRow::kConstant ? -1 : structure.place.data()[block];
+    }
+  });
+  return machine_->Upload(n, place.data(), &views_->private_place);
 }
 
 template <typename Machine>

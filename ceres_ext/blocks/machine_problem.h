@@ -91,6 +91,11 @@ struct ObservationBlocks {
   kernels::Views<Machine> views;
   typename Machine::template Buffer<kernels::ViewColumn> columns;
   std::vector<std::vector<int>> view_columns;
+  // The family of the rows' private blocks, and each row's place in it, -1 for
+  // none.
+  int private_family = -1;
+  const FamilyTable<Machine>* private_family_table = nullptr;
+  typename Machine::template Buffer<int32_t> private_place;
   // For observations: room for 3 values per point during an evaluation.
   double* working_points = nullptr;
 
@@ -211,6 +216,9 @@ class MachineProblem {
   kernels::Status SetupViews(ProblemStructure* structure,
                              KeptIndex<Machine>* kept_index,
                              kernels::HostContext* host_context);
+  // Fills private_family and private_place of the views.
+  kernels::Status SetupPrivate(const ProblemStructure& structure,
+                               kernels::HostContext* host_context);
   kernels::Status SetupGeneralRows(const ProblemStructure& structure);
 
   // Calls fn(table, address of the family's part of a vector) for all families.

@@ -51,15 +51,33 @@ struct Row {
   }
 };
 
+// The rows that have views: those of two residuals, or, where all rows are such
+// and some have a private block, those of directions.
+struct ViewKind {
+  bool is_any = false;  // false: no row has a view
+  bool has_private = false;
+
+  bool Fits(int num_residuals) const {
+    return is_any && num_residuals == (has_private ? 3 : 2);
+  }
+  // num_blocks: those beside the eliminated ones.
+  bool Fits(const Row& row, int num_blocks, int num_private) const {
+    return row.num_eliminated == 1 && num_private <= (has_private ? 1 : 0) &&
+           (has_private ? num_blocks <= 1 && row.columns <= kPointSize
+                        : row.columns <= kernels::kMaxStoredColumns);
+  }
+};
+
 // max_size: of the values of the eliminated block of a row that has a view.
 Row ReadRow(const ProblemRows& problem,
             const std::vector<uint8_t>& is_eliminated,
-            bool use_schur,
+            const ViewKind& kind,
             int max_size,
             int64_t i) {
   Row row;
-  bool fits = use_schur && problem.NumResiduals(i) == 2;
+  bool fits = kind.Fits(problem.NumResiduals(i));
   int size = 0;
+  int num_private = 0;
   for (const int32_t block : problem.BlocksOf(i)) {
     if (block == BlockOfRow::kConstant) {
       continue;
@@ -67,7 +85,8 @@ Row ReadRow(const ProblemRows& problem,
     const VaryingBlock varying = problem.block(block);
     const int columns = varying.tangent_size;
     if (is_eliminated[block] == elimination::kPrivate) {
-      fits = false;
+      ++num_private;
+      fits &= varying.manifold == nullptr;
     } else if (is_eliminated[block] != elimination::kOther) {
       row.point = block;
       ++row.num_eliminated;
@@ -79,8 +98,7 @@ Row ReadRow(const ProblemRows& problem,
       fits = false;
     }
   }
-  if (fits && row.num_eliminated == 1 &&
-      row.columns <= kernels::kMaxStoredColumns) {
+  if (fits && kind.Fits(row, size, num_private)) {
     row.size = size;
   }
   return row;
@@ -93,13 +111,14 @@ class UniformReader {
   UniformReader(const ProblemRows& problem,
                 const UniformRows* rows,
                 const std::vector<uint8_t>& is_eliminated,
-                bool use_schur)
+                const ViewKind& kind)
       : rows_(rows) {
     Row row;
-    bool fits = use_schur && problem.NumResiduals(rows->begin) == 2;
+    bool fits = kind.Fits(problem.NumResiduals(rows->begin));
+    int num_private = 0;
     for (const UniformRows::Slot& slot : rows->slots) {
       if (is_eliminated[slot.first] == elimination::kPrivate) {
-        fits = false;
+        ++num_private;
       } else if (is_eliminated[slot.first] != elimination::kOther) {
         point_ = &slot;
         ++row.num_eliminated;
@@ -109,9 +128,8 @@ class UniformReader {
         row.columns += slot.columns;
       }
     }
-    if (fits && row.num_eliminated == 1 &&
-        row.columns <= kernels::kMaxStoredColumns &&
-        others_.size() <= Row::kMaxBlocks) {
+    if (fits && others_.size() <= Row::kMaxBlocks &&
+        kind.Fits(row, static_cast<int>(others_.size()), num_private)) {
       row.size = static_cast<int32_t>(others_.size());
     }
     row_ = row;
@@ -146,7 +164,7 @@ class UniformReader {
 std::vector<UniformReader> MakeReaders(
     const ProblemRows& problem,
     const std::vector<uint8_t>& is_eliminated,
-    bool use_schur) {
+    const ViewKind& kind) {
   std::vector<UniformReader> readers;
   for (const UniformRows& rows : problem.uniform_rows()) {
     const bool are_alike = std::all_of(
@@ -157,7 +175,7 @@ std::vector<UniformReader> MakeReaders(
                              static_cast<size_t>(slot.num_blocks - 1)) == 0;
         });
     if (are_alike) {
-      readers.emplace_back(problem, &rows, is_eliminated, use_schur);
+      readers.emplace_back(problem, &rows, is_eliminated, kind);
     }
   }
   return readers;
@@ -347,7 +365,7 @@ struct Found {
 bool FindUniformRowsViews(const ProblemRows& problem,
                           const std::vector<UniformReader>& readers,
                           const std::vector<uint8_t>& is_eliminated,
-                          bool use_schur,
+                          const ViewKind& kind,
                           kernels::HostContext* context,
                           Found* found) {
   const UniformReader* const most = MostViews(readers);
@@ -369,7 +387,7 @@ bool FindUniformRowsViews(const ProblemRows& problem,
           const Row row =
               reader != nullptr
                   ? reader->Read(i)
-                  : ReadRow(problem, is_eliminated, use_schur, kAnySize, i);
+                  : ReadRow(problem, is_eliminated, kind, kAnySize, i);
           if (row.size >= 0 || row.num_eliminated > 1) {
             are_others = false;
           }
@@ -388,7 +406,7 @@ bool FindAnyViews(const ProblemRows& problem,
                   const OtherRows& rows,
                   const std::vector<UniformReader>& readers,
                   const std::vector<uint8_t>& is_eliminated,
-                  bool use_schur,
+                  const ViewKind& kind,
                   kernels::HostContext* context,
                   Found* result,
                   std::string* reason) {
@@ -413,7 +431,7 @@ bool FindAnyViews(const ProblemRows& problem,
         const Row row =
             reader != nullptr
                 ? reader->Read(k)
-                : ReadRow(problem, is_eliminated, use_schur, max_size, rows[k]);
+                : ReadRow(problem, is_eliminated, kind, max_size, rows[k]);
         if (row.num_eliminated > 1 && task->two_eliminated < 0) {
           task->two_eliminated = rows[k];
         }
@@ -529,15 +547,56 @@ bool SharePairs(const Found& found,
   return has_one;
 }
 
+bool HasPrivate(const std::vector<uint8_t>& is_eliminated) {
+  return std::find(is_eliminated.begin(),
+                   is_eliminated.end(),
+                   elimination::kPrivate) != is_eliminated.end();
+}
+
+// True if all rows are rows of directions.
+bool AreDirections(const ProblemRows& problem,
+                   const std::vector<uint8_t>& is_eliminated,
+                   kernels::HostContext* context) {
+  const ViewKind kind = {/*is_any=*/true, /*has_private=*/true};
+  const std::vector<UniformReader> readers =
+      MakeReaders(problem, is_eliminated, kind);
+  std::atomic<bool> are_all{HasPrivate(is_eliminated)};
+  context->ParallelFor(
+      are_all ? problem.size() : 0,
+      kFewRowsPerTask,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end && are_all;) {
+          const auto [reader, last] = FindReader(readers, i, end);
+          if (reader != nullptr) {
+            are_all = are_all && reader->have_views();
+            i = last;
+          } else if (ReadRow(problem, is_eliminated, kind, kAnySize, i++).size <
+                     0) {
+            are_all = false;
+          }
+        }
+      });
+  return are_all;
+}
+
 }  // namespace
 
 const UniformRows* FindUniformViews(const ProblemRows& problem,
                                     const std::vector<uint8_t>& is_eliminated,
                                     bool use_schur) {
-  const std::vector<UniformReader> readers =
-      MakeReaders(problem, is_eliminated, use_schur);
-  const UniformReader* const most = MostViews(readers);
-  return most == nullptr ? nullptr : &most->rows();
+  const bool has_private = use_schur && HasPrivate(is_eliminated);
+  for (const bool of_directions : {false, true}) {
+    const std::vector<UniformReader> readers =
+        MakeReaders(problem,
+                    is_eliminated,
+                    {of_directions ? has_private : use_schur, of_directions});
+    const UniformReader* const most = MostViews(readers);
+    if (most != nullptr &&
+        (!of_directions || most->rows().size() == problem.size())) {
+      return &most->rows();
+    }
+  }
+  return nullptr;
 }
 
 bool FindViews(const ProblemRows& problem,
@@ -548,26 +607,34 @@ bool FindViews(const ProblemRows& problem,
                std::vector<int32_t>* general_rows,
                ViewStructure* views,
                std::string* reason) {
+  ViewKind kind;
+  kind.is_any = use_schur;
   std::vector<UniformReader> readers;
   if (rows.are_all) {
-    readers = MakeReaders(problem, is_eliminated, use_schur);
+    kind.has_private =
+        use_schur && AreDirections(problem, is_eliminated, context);
+    readers = MakeReaders(problem, is_eliminated, kind);
   }
   Found found;
   if (!FindUniformRowsViews(
-          problem, readers, is_eliminated, use_schur, context, &found) &&
+          problem, readers, is_eliminated, kind, context, &found) &&
       !FindAnyViews(problem,
                     rows,
                     readers,
                     is_eliminated,
-                    use_schur,
+                    kind,
                     context,
                     &found,
                     reason)) {
     return false;
   }
   if (found.has_views && !SharePairs(found, problem, is_eliminated, context)) {
-    found.views.columns = kernels::WithStoredColumns(
-        found.views.columns, [](auto stored) { return int{stored}; });
+    found.views.has_private = kind.has_private;
+    found.views.columns =
+        kind.has_private
+            ? kPointSize
+            : kernels::WithStoredColumns(
+                  found.views.columns, [](auto stored) { return int{stored}; });
     *views = std::move(found.views);
     *general_rows = std::move(found.others);
     return true;

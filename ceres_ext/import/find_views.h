@@ -35,11 +35,12 @@ const UniformRows* FindUniformViews(const ProblemRows& problem,
 
 // Puts rows that have two residuals, a point and few columns beside it into
 // *views, if these have several rows each and no pair of their blocks occurs in
-// another row (eliminated_pairs.h), and the rest into *general_rows. Otherwise,
-// and without use_schur, none has a view. point_id is the index of the point
-// among the blocks that vary, or uniform_points has it. After
-// ProblemRows::ReadBlocks, which may skip FindUniformViews if rows are all
-// rows; if views->uniform is not what was skipped, some general rows were.
+// another row (eliminated_pairs.h), and the rest into *general_rows. If all
+// rows are those of directions (ViewStructure::has_private), they are put
+// there. Otherwise, and without use_schur, none has a view. point_id is the
+// index of the point among the blocks that vary, or uniform_points has it.
+// After ProblemRows::ReadBlocks, which may skip FindUniformViews if rows are
+// all rows; if views->uniform is not what was skipped, some general rows were.
 // False with a sentence in *reason where this library can't take a row: it
 // depends on two eliminated blocks. Throws std::bad_alloc.
 bool FindViews(const ProblemRows& problem,

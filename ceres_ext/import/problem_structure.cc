@@ -11,7 +11,7 @@ std::string SchurStructure(const ProblemStructure& structure) {
   std::set<int> e;
   std::set<int> f;
   if (structure.num_observations() + structure.views.size() > 0) {
-    residuals.insert(2);
+    residuals.insert(structure.views.num_residuals());
     structure.e[0].InsertTangentSizes(&e);
   }
   for (const ObservationTable& rows : structure.observations) {

@@ -104,8 +104,14 @@ struct ObservationTable {
 
 // Residual blocks of two residuals, one point and few other columns, by the
 // blocks that they have beside the point (a view,
-// cuda_kernels/structure/views.h).
+// cuda_kernels/structure/views.h). Or of three residuals, one point, one other
+// block of up to three columns and a private block, which is not of the view:
+// rows of directions (cuda_kernels/model/nested_jacobian.h). All rows are then
+// rows of directions; the last two blocks of some may be constant.
 struct ViewStructure {
+  bool has_private = false;
+  int num_residuals() const { return has_private ? 3 : 2; }
+
   // Numbers of the rows, and of each its view and its point, as
   // ObservationTable has it. rows: empty if they come one after the other, from
   // first_row on.

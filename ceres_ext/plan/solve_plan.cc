@@ -151,10 +151,11 @@ std::string WhyStored(const RowFacts& rows) {
 }
 bool NeedsStored(const RowFacts& rows) { return !WhyStored(rows).empty(); }
 
-// True if most rows are of any shape.
+// True if inexact steps go astray: most rows are of any shape, or have scales
+// of their own.
 bool AreGeneral(const RowFacts& rows) {
-  return 2 * rows.num_general_rows >
-         rows.num_observations + rows.num_other_rows;
+  return rows.has_private || 2 * rows.num_general_rows >
+                                 rows.num_observations + rows.num_other_rows;
 }
 
 // Chooses exact steps in place of PCG, or beside it: what these cost; 0 if
@@ -174,12 +175,19 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   // 1,000 cameras at 31 and 335, in 12.8 and 9.6 s. On an H200, where an exact
   // step of 2,500 poses is taken to cost some 150, they take 0.11 s for PCG's
   // 0.16, and 1,000 cameras end at 16 and 45 in 0.9 and 1.1 s
-  // (docs/measurements/maps.md).
+  // (docs/measurements/maps.md). Where blocks are eliminated within rows, exact
+  // steps are taken until they are the larger part of the time by far: 10,000
+  // cameras cost about 180 iterations on a device.
   const bool is_general = AreGeneral(rows);
-  const double few_iterations = plan->on_device ? (is_general ? 200.0 : 35.0)
-                                                : (is_general ? 40.0 : 12.0);
-  const double few_with_setup = plan->on_device ? (is_general ? 220.0 : 45.0)
-                                                : (is_general ? 50.0 : 25.0);
+  const bool takes_many = rows.has_private || (is_general && plan->on_device);
+  const double few_iterations = takes_many        ? 200.0
+                                : is_general      ? 40.0
+                                : plan->on_device ? 35.0
+                                                  : 12.0;
+  const double few_with_setup = takes_many        ? 250.0
+                                : is_general      ? 50.0
+                                : plan->on_device ? 45.0
+                                                  : 25.0;
   constexpr double kSteps = 10.0;
   constexpr double kManyIterations = 1e4;
   plan->linear_solver_type = request.solver_options.linear_solver_type;

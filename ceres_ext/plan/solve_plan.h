@@ -57,6 +57,7 @@ struct RowFacts {
   int num_observation_kinds = 0;
   int64_t num_other_rows = 0;
   int64_t num_general_rows = 0;  // of these, of any shape
+  bool has_private = false;      // blocks that are eliminated within a row
   bool has_models = false;       // of users' cost functions
   int64_t num_columns = 0;
   // Columns that are not eliminated.

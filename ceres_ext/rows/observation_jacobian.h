@@ -41,6 +41,19 @@ struct BatchState {
   const double* point_scale = nullptr;  // 3 per point; null: one
 };
 
+// The output of models to stored blocks of so many columns, by the strides of
+// BlockRef's layout.
+template <typename Blocks>
+RowCells CellsOf(const Blocks& blocks, int columns) {
+  constexpr bool kContinuous =
+      Blocks::kLayout == kernels::BlockLayout::kContinuousElement;
+  const int64_t element = kContinuous ? blocks.num_blocks : 1;
+  return RowCells{blocks.data,
+                  kContinuous ? 1 : Blocks::kBlockSize,
+                  columns * element,
+                  element};
+}
+
 // The base class of both kinds. BatchType: solver::ObservationBatch or
 // solver::ViewBatch.
 template <typename Machine, typename BatchType>
@@ -165,6 +178,9 @@ class StoredBatchJacobian final : public IndexedJacobian<Machine, BatchType> {
   using typename BatchJacobian::Visit;
 
  public:
+  using StoredShape = Shape;
+  using StoredValue = T;
+
   // kOutOfMemory where the Jacobian doesn't fit.
   kernels::Status Setup(const ObservationBlocks<Machine>* rows,
                         const solver::ProblemBlocks& blocks) {
@@ -186,19 +202,9 @@ class StoredBatchJacobian final : public IndexedJacobian<Machine, BatchType> {
   Source source() const {
     return {{camera_blocks_.data(), n_}, {point_blocks_.data(), n_}};
   }
-  // The output of models, by the strides of BlockRef's layout.
   void SetCells(RowBatch* rows) {
-    const auto cells = [](auto blocks, int columns) {
-      constexpr bool kContinuous =
-          Machine::kLayout == kernels::BlockLayout::kContinuousElement;
-      const int64_t element = kContinuous ? blocks.num_blocks : 1;
-      return RowCells{blocks.data,
-                      kContinuous ? 1 : decltype(blocks)::kBlockSize,
-                      columns * element,
-                      element};
-    };
-    rows->e = cells(point_blocks(), Shape::kE);
-    rows->f = cells(camera_blocks(), Shape::kF);
+    rows->e = CellsOf(point_blocks(), Shape::kE);
+    rows->f = CellsOf(camera_blocks(), Shape::kF);
     rows->stores_float = std::is_same_v<T, float>;
   }
 

@@ -212,6 +212,8 @@ Status RowGroupsEvaluator<Machine>::SetupModels(
   RowBatch common;
   common.points = points_.data();
   common.point_id = point_id;
+  common.own_block = own_block_;
+  common.own_state = own_state_;
   common.constant_state = constant_state_.data();
   common.tangents = manifolds_.tangents();
   for (ModelInput& model : of_model) {

@@ -212,6 +212,9 @@ class RowGroupsEvaluator : public BatchEvaluator {
 
   // The rows own the points.
   bool owns_points_ = false;
+  // RowBatch's, before the set-up of rows.
+  const int32_t* own_block_ = nullptr;
+  const int32_t* own_state_ = nullptr;
 
  private:
   // For the row at a place of the index.

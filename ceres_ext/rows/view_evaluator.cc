@@ -13,6 +13,7 @@
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/base/type_name.h"
 #include "ceres_ext/blocks/loss_model.h"
+#include "ceres_ext/rows/nested_rows_jacobian.h"
 #include "ceres_ext/rows/observation_jacobian.h"
 #include "ceres_ext/rows/row_groups_evaluator.h"
 #include "cuda_kernels/ops/views.h"
@@ -24,6 +25,14 @@ using kernels::Status;
 namespace {
 
 template <typename Machine, typename T, int C>
+using StoredViewJacobian = StoredBatchJacobian<
+    Machine,
+    solver::ViewBatch<
+        Machine,
+        kernels::StoredJacobian<T, kernels::BalShape<C>, Machine::kLayout>>>;
+
+// Jacobian: the place of the rows' derivatives, which a subclass may replace.
+template <typename Machine, typename Jacobian>
 class ViewEvaluator : public RowGroupsEvaluator<Machine> {
   using Base = RowGroupsEvaluator<Machine>;
   using typename Base::ModelInput;
@@ -35,6 +44,10 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     this->owns_points_ = blocks.e_owner[0] != solver::ProblemBlocks::kShared;
     const int64_t n = rows_->index().num_observations;
     const ViewStructure& views = input.structure->views;
+    if (rows_->private_family_table != nullptr) {
+      this->own_block_ = rows_->private_place.data();
+      this->own_state_ = rows_->private_family_table->ref().state_offset;
+    }
     if (rows_->points().is_uniform()) {
       CERES_EXT_RETURN_IF_ERROR(
           this->SetupUniformPoints(rows_->point_table(), rows_->machine));
@@ -113,11 +126,9 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
   const ObservationBlocks<Machine>* rows_ = nullptr;
 
  private:
-  using Shape = kernels::BalShape<C>;
-  using Source = kernels::StoredJacobian<T, Shape, Machine::kLayout>;
-  using Jacobian =
-      StoredBatchJacobian<Machine, solver::ViewBatch<Machine, Source>>;
-  using Pack = kernels::PackRowsParams<T, Shape, Machine::kLayout>;
+  using Shape = typename Jacobian::StoredShape;
+  using Pack = kernels::
+      PackRowsParams<typename Jacobian::StoredValue, Shape, Machine::kLayout>;
   // Rows of a chunk: 13 to 14 MB, which a device takes in half a millisecond.
   static constexpr int64_t kChunk = 1 << 16;
   static constexpr int kNumBuffers = 2;
@@ -164,8 +175,9 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     return {};
   }
 
-  // A placeholder for an eliminated block.
+  // Placeholders for an eliminated and for a private block.
   static constexpr BlockOfRow kEliminated = {BlockOfRow::kConstant, nullptr};
+  static constexpr BlockOfRow kPrivate = {BlockOfRow::kConstant - 1, nullptr};
 
   // The blocks of a row, its eliminated one excepted.
   static bool HasBlocks(int32_t row,
@@ -185,12 +197,15 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
   }
   static BlockOfRow BlockOrPoint(const BlockOfRow& block,
                                  const ProblemStructure& structure) {
-    return !block.is_constant() && structure.is_eliminated[block.index] != 0
-               ? kEliminated
-               : block;
+    const uint8_t mark = block.is_constant()
+                             ? elimination::kOther
+                             : structure.is_eliminated[block.index];
+    return mark == elimination::kPrivate ? kPrivate
+           : mark != elimination::kOther ? kEliminated
+                                         : block;
   }
 
-  // A block of a row of a view, or kEliminated; size: of its value.
+  // A block of a row of a view, or a placeholder; size: of its value.
   static RowBlock Describe(const ProblemRows& problem,
                            const std::vector<int32_t>& view,
                            const BlockOfRow& block,
@@ -200,6 +215,13 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
       RowBlock point;
       point.column = RowBlock::kPoint;
       return point;
+    }
+    if (block == kPrivate) {
+      RowBlock own;
+      own.state = RowBlock::kOwn;
+      own.column = kernels::kPrivateColumn;
+      own.size = 1;
+      return own;
     }
     int32_t column = 0;
     for (const int32_t index : view) {
@@ -219,9 +241,10 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     for (const std::vector<int32_t>& view : structure.views.blocks) {
       auto next = view.begin();
       for (const UniformRows::Slot& slot : model->uniform->slots) {
-        const BlockOfRow block = structure.is_eliminated[slot.first] != 0
-                                     ? kEliminated
-                                     : BlockOfRow{*next++, nullptr};
+        BlockOfRow block = BlockOrPoint({slot.first, nullptr}, structure);
+        if (block.index == slot.first) {
+          block.index = *next++;
+        }
         model->blocks.push_back(
             Describe(*structure.rows, view, block, slot.columns, row_blocks));
       }
@@ -377,7 +400,12 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
   HostEvaluation::PlaceOf ValuesOf(int64_t begin,
                                    BatchJacobian* /*jacobian*/) final {
     return [begin, values = ChunkValues(begin)](int64_t k) {
-      return values + Pack::kStride * (k - begin);
+      double* const of_row = values + Pack::kStride * (k - begin);
+      if constexpr (std::is_same_v<Shape, kernels::NestedStorage>) {
+        // The private column of a row without such a block.
+        std::fill_n(of_row, Pack::kStride, 0.0);
+      }
+      return of_row;
     };
   }
   Status Store(int64_t begin, int64_t end, BatchJacobian* jacobian) final {
@@ -413,7 +441,8 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
 
 // Rows of one model, whose Jacobian is recomputed.
 template <typename Machine, int C>
-class RecomputedViewJacobian final : public ViewEvaluator<Machine, double, C> {
+class RecomputedViewJacobian final
+    : public ViewEvaluator<Machine, StoredViewJacobian<Machine, double, C>> {
  public:
   Status CreateJacobian(std::unique_ptr<BatchJacobian>* jacobian) const final {
     return MakeAndSetUp<Jacobian>(jacobian,
@@ -449,6 +478,9 @@ std::string WhyStored(const ProblemStructure& structure,
   if (views.size() == 0) {
     return "no residual blocks have two residuals, an eliminated point and one "
            "other block";
+  }
+  if (views.has_private) {
+    return "some have a block of their own, which is eliminated within them";
   }
   const int16_t model = structure.model(views.row(0));
   const ceres::LossFunction* const loss =
@@ -509,11 +541,17 @@ Status CreateViewEvaluator(const RowGroupsInput<Machine>& input,
           });
     }
   }
+  if (input.structure->views.has_private) {
+    return MakeAndSetUp<ViewEvaluator<Machine, NestedRowsJacobian<Machine>>>(
+        rows, input);
+  }
   return WithBlockType<Machine>(input.mixed_precision, [&](auto value) {
     return kernels::WithStoredColumns(
         input.structure->views.columns, [&](auto columns) {
-          return MakeAndSetUp<ViewEvaluator<Machine, decltype(value), columns>>(
-              rows, input);
+          return MakeAndSetUp<ViewEvaluator<
+              Machine,
+              StoredViewJacobian<Machine, decltype(value), columns>>>(rows,
+                                                                      input);
         });
   });
 }

@@ -234,6 +234,7 @@ RowFacts FactsOf(const ProblemStructure& structure) {
   facts.num_observation_kinds = static_cast<int>(structure.observations.size());
   facts.num_other_rows = structure.num_other_rows();
   facts.num_general_rows = static_cast<int64_t>(structure.general_rows.size());
+  facts.has_private = structure.private_family >= 0;
   facts.has_models = !structure.models.empty();
   facts.num_residuals = structure.num_residuals;
   facts.num_columns = structure.num_columns;

@@ -184,15 +184,9 @@ class ProblemEvaluator {
 
   Machine* machine() const { return problem_->machine(); }
 
-  // The host's program does all of it on the host, bounds included.
+  // If there are manifolds, the host's program does all of it on the host,
+  // bounds included. Without any, a sum of vectors does not read its objects.
   kernels::Status ChoosePlus(const StateBounds& bounds) {
-    if (kIsHost<Machine> && host_program_ != nullptr) {
-      plus_by_ = PlusBy::kProgram;
-      return {};
-    }
-    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.index, &bounded_));
-    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.lower, &lower_));
-    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.upper, &upper_));
     std::vector<BlockManifold> blocks;
     for (const auto* families : {&problem_->e(), &problem_->f()}) {
       for (const auto& family : *families) {
@@ -206,7 +200,14 @@ class ProblemEvaluator {
     plus_by_ =
         blocks.empty() && problem_->num_parameters() == problem_->num_columns()
             ? PlusBy::kSum
-            : PlusBy::kBlocks;
+        : kIsHost<Machine> && host_program_ != nullptr ? PlusBy::kProgram
+                                                       : PlusBy::kBlocks;
+    if (plus_by_ == PlusBy::kProgram) {
+      return {};
+    }
+    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.index, &bounded_));
+    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.lower, &lower_));
+    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.upper, &upper_));
     return manifolds_.Setup(blocks, /*wants_tangents=*/false, machine());
   }
 

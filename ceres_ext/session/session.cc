@@ -60,10 +60,10 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
           ranks_->Reserve(problem_.blocks().f.num_values()));
     }
     CERES_EXT_RETURN_IF_ERROR(CheckMemory(plan, setup, forms, *structure));
-    has_float_blocks_ =
-        plan.mixed &&
-        (!structure->observations.empty() ||
-         (problem_.views() != nullptr && !forms.recomputed_views));
+    has_float_blocks_ = plan.mixed && (!structure->observations.empty() ||
+                                       (problem_.views() != nullptr &&
+                                        !forms.recomputed_views &&
+                                        problem_.views()->private_family < 0));
     return SetupRest(plan, setup, forms, *structure, record, &parts_);
   };
   return ranks_ == nullptr ? set_up_problem() : ranks_->Agree(set_up_problem());
@@ -215,13 +215,16 @@ Status Session<Machine>::SetupSteps(const SolvePlan& plan,
     has_named_matrix_ = true;
     matrix_name_ = MatrixName(*matrix, plan.step.use_mixed_precision_solves);
   }
-  record->method = MethodName(plan,
-                              {problem_.num_observation_batches() > 0,
-                               problem_.views() != nullptr,
-                               forms.recomputed_views,
-                               problem_.general_rows() != nullptr},
-                              blocks.merged.num_merged,
-                              matrix);
+  const bool has_private =
+      problem_.views() != nullptr && problem_.views()->private_family >= 0;
+  record->method =
+      MethodName(plan,
+                 {problem_.num_observation_batches() > 0,
+                  problem_.views() != nullptr && !has_private,
+                  forms.recomputed_views,
+                  problem_.general_rows() != nullptr || has_private},
+                 blocks.merged.num_merged,
+                 matrix);
   return {};
 }
 

@@ -26,6 +26,7 @@
 #include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/model_jacobian.h"
+#include "cuda_kernels/model/nested_jacobian.h"
 #include "cuda_kernels/ops/coarse_rows.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/normal_blocks.h"
@@ -316,13 +317,13 @@ class ObservationBatch final : public Batch,
   }
 
   CoarseRows* coarse_rows() final {
-    return kHasSchur && owns_points_ ? this : nullptr;
+    return kHasCoarse && owns_points_ ? this : nullptr;
   }
 
   kernels::Status FormSplit(const SplitRequest& request,
                             SplitSchur* split) final {
     *split = {};
-    if constexpr (kHasSchur) {
+    if constexpr (kHasCoarse) {
       // For a camera the cluster of most of its columns.
       std::vector<int32_t> cluster(static_cast<size_t>(index_.num_cameras), -1);
       std::vector<unsigned char> varies(
@@ -378,7 +379,7 @@ class ObservationBatch final : public Batch,
   }
 
   kernels::Status PartVectors(const PartVectorsRequest& request) final {
-    if constexpr (kHasSchur) {
+    if constexpr (kHasCoarse) {
       kernels::CameraVectorsParams<Source> cameras;
       cameras.jacobian = jacobian_;
       cameras.num_cameras = index_.num_cameras;
@@ -489,6 +490,9 @@ class ObservationBatch final : public Batch,
       !kernels::IsModel<Source>::value &&
       (std::is_same_v<Machine, kernels::HostMachine> ||
        std::is_same_v<Machine, kernels::CudaMachine>);
+  // Rows of a split problem are copies of these.
+  static constexpr bool kHasCoarse =
+      kHasSchur && !kernels::IsNested<Source>::value;
   static constexpr bool kIsStored =
       kHasSchur && !kernels::IsRecomputed<Source>::value;
 

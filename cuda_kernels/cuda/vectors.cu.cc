@@ -24,6 +24,7 @@
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/manifolds.h"
+#include "cuda_kernels/ops/nested_rows.h"
 #include "cuda_kernels/ops/pcg.h"
 #include "cuda_kernels/ops/power_series.h"
 #include "cuda_kernels/ops/private_blocks.h"
@@ -238,6 +239,23 @@ CERES_EXT_RUN(PrivateProductsParams<CellProduct::kVector>)
 CERES_EXT_RUN(PrivateProductsParams<CellProduct::kSquares>)
 CERES_EXT_RUN(PrivateProductsParams<CellProduct::kMatrix>)
 CERES_EXT_RUN(CopyRangesParams)
+// ops/nested_rows.h, and of its rows ops/views.h and ops/schur_terms.h
+CERES_EXT_RUN(NestRowsParams<kDeviceLayout>)
+CERES_EXT_RUN(NestedProductParams<kDeviceLayout>)
+CERES_EXT_RUN(NestedSumsParams<CellProduct::kVector, kDeviceLayout>)
+CERES_EXT_RUN(NestedSumsParams<CellProduct::kSquares, kDeviceLayout>)
+CERES_EXT_RUN(NestedSumsParams<CellProduct::kMatrix, kDeviceLayout>)
+CERES_EXT_RUN(BackSubstituteNestedParams<kDeviceLayout>)
+CERES_EXT_RUN(ScaleNestedParams<kDeviceLayout>)
+CERES_EXT_RUN(PackRowsParams<double, NestedStorage, kDeviceLayout>)
+#define CERES_EXT_RUN_NESTED(...)                                     \
+  CERES_EXT_RUN(BlockSumParams<SharedSchurBlocks<__VA_ARGS__>>)       \
+  CERES_EXT_RUN(BlockSumParams<SharedSchurBlocks<__VA_ARGS__, true>>) \
+  CERES_EXT_RUN(BlockSumParams<PairSums<__VA_ARGS__>>)                \
+  CERES_EXT_RUN(RowPairsParams<__VA_ARGS__>)                          \
+  CERES_EXT_RUN(BlockSumParams<CrossingSums<__VA_ARGS__>>)
+CERES_EXT_RUN_NESTED(NestedJacobian<kDeviceLayout>)
+#undef CERES_EXT_RUN_NESTED
 CERES_EXT_RUN(InvertBlocksParams<3>)
 CERES_EXT_RUN(InvertBlocksParams<9>)
 CERES_EXT_RUN(InvertBlocksParams<10>)

@@ -19,6 +19,7 @@
 #include "cuda_kernels/base/small_matrix.h"
 #include "cuda_kernels/model/bal_model.h"
 #include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/model/nested_jacobian.h"
 #include "cuda_kernels/structure/host_workspace.h"
 
 namespace ceres_ext::kernels::host {
@@ -130,6 +131,61 @@ class HostJacobian<StoredJacobian<T, Shape, kHostLayout>> {
 
  private:
   StoredJacobian<T, Shape, kHostLayout> source_;
+};
+
+// L J is made once and kept.
+template <>
+class HostJacobian<NestedJacobian<kHostLayout>> {
+ public:
+  using Local = NestedJacobian<kHostLayout>::Shape;
+  static constexpr int kBlocksSize = Local::kFSize + Local::kESize;
+
+  HostJacobian(const NestedJacobian<kHostLayout>& source,
+               const ObservationIndexRef& /*index*/,
+               HostMachine* /*machine*/)
+      : source_(source) {}
+
+  class Blocks {
+   public:
+    void Load(const HostJacobian& jacobian,
+              int64_t k,
+              int32_t camera,
+              int32_t point) {
+      Keep(jacobian, k, camera, point, storage_);
+    }
+    void Keep(const HostJacobian& jacobian,
+              int64_t k,
+              int32_t camera,
+              int32_t point,
+              double* storage) {
+      jacobian.source_.Load(k, camera, point, storage, storage + Local::kFSize);
+      Reload(jacobian, k, storage);
+    }
+    void Reload(const HostJacobian& /*jacobian*/,
+                int64_t /*k*/,
+                double* storage) {
+      jc = storage;
+      jp = storage + Local::kFSize;
+    }
+    const double* jc;
+    const double* jp;
+
+   private:
+    double storage_[kBlocksSize];
+  };
+
+  const double* MapCameras(int32_t /*num_cameras*/, const double* p) const {
+    return p;
+  }
+  void UnmapVector(int32_t /*camera*/, const double* sum, double* out) const {
+    std::copy_n(sum, Local::kF, out);
+  }
+  void UnmapMatrix(int32_t /*camera*/, const double* sum, double* out) const {
+    std::copy_n(sum, Local::kPackedF, out);
+  }
+
+ private:
+  NestedJacobian<kHostLayout> source_;
 };
 
 template <typename T, int C, bool kScaledRows>

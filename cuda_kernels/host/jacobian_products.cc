@@ -144,5 +144,6 @@ Status Run(const SquaredColumnNormsParams<Source>& params,
   template Status Run(const SquaredColumnNormsParams<__VA_ARGS__>&,           \
                       HostMachine*);
 CERES_EXT_INSTANTIATE_ON_HOST()
+CERES_EXT_INSTANTIATE(NestedJacobian<kHostLayout>)
 
 }  // namespace ceres_ext::kernels

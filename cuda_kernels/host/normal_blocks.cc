@@ -317,5 +317,6 @@ Status Run(const NormalBlocksParams<Source, kHostLayout>& params,
   template Status Run(const NormalBlocksParams<__VA_ARGS__, kHostLayout>&, \
                       HostMachine*);
 CERES_EXT_INSTANTIATE_ON_HOST()
+CERES_EXT_INSTANTIATE(NestedJacobian<kHostLayout>)
 
 }  // namespace ceres_ext::kernels

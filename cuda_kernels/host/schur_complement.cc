@@ -24,6 +24,14 @@ void UnmapBlock(const StoredJacobian<T, Shape, kHostLayout>& /*source*/,
                 double* out) {
   std::copy_n(sum, Shape::kF * Shape::kF, out);
 }
+void UnmapBlock(const NestedJacobian<kHostLayout>& /*source*/,
+                int32_t /*i*/,
+                int32_t /*j*/,
+                const double* sum,
+                double* out) {
+  using Shape = NestedJacobian<kHostLayout>::Shape;
+  std::copy_n(sum, Shape::kF * Shape::kF, out);
+}
 template <int C, bool kScaledRows>
 void UnmapBlock(const RecomputedJacobian<double, C, kScaledRows>& source,
                 int32_t i,
@@ -224,5 +232,6 @@ Status Run(const SchurComplementParams<Source, kHostLayout>& params,
   template Status Run(const SchurComplementParams<__VA_ARGS__, kHostLayout>&, \
                       HostMachine*);
 CERES_EXT_INSTANTIATE_ON_HOST()
+CERES_EXT_INSTANTIATE(NestedJacobian<kHostLayout>)
 
 }  // namespace ceres_ext::kernels

@@ -176,5 +176,6 @@ Status Run(const NormalProductImplicitWParams<Source>& params,
   template Status Run(const NormalProductImplicitWParams<__VA_ARGS__>&, \
                       HostMachine*);
 CERES_EXT_INSTANTIATE_ON_HOST()
+CERES_EXT_INSTANTIATE(NestedJacobian<kHostLayout>)
 
 }  // namespace ceres_ext::kernels

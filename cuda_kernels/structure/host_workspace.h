@@ -29,9 +29,11 @@ namespace ceres_ext::kernels {
 
 class HostWorkspace {
  public:
+  // Residuals of an observation at most: those of a direction.
+  static constexpr int kMostResiduals = 3;
   // Scratch values per observation of a point: a residual, and two blocks.
   static constexpr int PointScratch(int columns) {
-    return BalShape<9>::kNumResiduals * (1 + BalShape<9>::kE + columns);
+    return kMostResiduals * (1 + BalShape<9>::kE + columns);
   }
 
   // Cuts the points of the index into chunks and makes room for the sums of one

@@ -6,21 +6,26 @@
 // same, so the costs are, step by step.
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "Eigen/Core"
 #include "ceres/autodiff_cost_function.h"
 #include "ceres/ceres.h"
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/covariance.h"
 #include "ceres_ext/direction_cost_functions.h"
 #include "ceres_ext/photogrammetry.h"
 #include "ceres_ext/solve.h"
+#include "cuda_kernels/machine/communicator.h"
 #include "gtest/gtest.h"
 #include "tests/common/has_device.h"
 
@@ -296,6 +301,376 @@ TEST_P(PositionsTest, PcgHasTheSameBitsForAnyNumberOfThreads) {
   ceres::Solver::Summary expected;
   ceres::Solve(options, stock.get(), &expected);
   ExpectSameCosts(summary, expected);
+}
+
+// The blocks in another order.
+struct TurnedDirection {
+  template <typename T>
+  bool operator()(const T* scale,
+                  const T* point,
+                  const T* center,
+                  T* residuals) const {
+    return error(center, point, scale, residuals);
+  }
+  DirectionError error;
+};
+// A centre of two values.
+struct PlanarDirection {
+  template <typename T>
+  bool operator()(const T* center,
+                  const T* point,
+                  const T* scale,
+                  T* residuals) const {
+    const T at[3] = {center[0], center[1], T(0.25)};
+    return error(at, point, scale, residuals);
+  }
+  DirectionError error;
+};
+
+// Few rows of any structure: centres that are constant, of two values or on a
+// plane, points on a plane, scales that are constant, pairs of centre and point
+// that repeat, centres of one row, with and without a loss, bounds and an
+// order.
+struct RandomPositions {
+  explicit RandomPositions(unsigned seed) : random(seed) {
+    const int num_cameras = 2 + Below(7);
+    const int num_points = 3 + Below(30);
+    is_planar = Below(4) == 0;
+    const int size = is_planar ? 2 : 3;
+    std::vector<Eigen::Vector3d> at;
+    for (int c = 0; c < num_cameras; ++c) {
+      at.emplace_back(c, std::sin(c), is_planar ? 0.25 : 0.3 * c);
+      for (int k = 0; k < size; ++k) {
+        centers.push_back(at.back()[k] + Uniform());
+      }
+    }
+    for (int p = 0; p < num_points; ++p) {
+      const Eigen::Vector3d X(
+          num_cameras * Uniform(), 6.0 + 4.0 * Uniform(), 3.0 * Uniform());
+      for (int k = 0; k < 3; ++k) {
+        points.push_back(X[k] + Uniform());
+      }
+      for (int k = 1 + Below(7); k > 0; --k) {
+        camera.push_back(Below(num_cameras));
+        point.push_back(p);
+        const Eigen::Vector3d d =
+            (X - at[camera.back()] +
+             0.05 * Eigen::Vector3d(Uniform(), Uniform(), Uniform()))
+                .normalized();
+        errors.push_back({{d[0], d[1], d[2]}});
+      }
+    }
+    scales.assign(errors.size(), 0.2);
+    kind = Below(3);
+    held = Below(4);
+    has_loss = Below(2) == 0;
+    has_bounds = Below(3) == 0;
+    is_ordered = Below(2) == 0;
+    constant_scales = Below(3) == 0 ? 2 + Below(5) : 0;
+    constant_centers = Below(2) == 0 ? 1 + Below(2) : 0;
+  }
+
+  int Below(int n) {
+    return std::uniform_int_distribution<int>(0, n - 1)(random);
+  }
+  double Uniform() {
+    return std::uniform_real_distribution<double>(0.0, 1.0)(random);
+  }
+  ceres::CostFunction* MakeCost(size_t i) const {
+    if (is_planar) {
+      return new ceres::AutoDiffCostFunction<PlanarDirection, 3, 2, 3, 1>(
+          new PlanarDirection{errors[i]});
+    }
+    if (kind == 0) {
+      return new ceres::AutoDiffCostFunction<TurnedDirection, 3, 1, 3, 3>(
+          new TurnedDirection{errors[i]});
+    }
+    // Rows of one of two types are evaluated one by one on the host.
+    if (kind == 1 && i % 2 == 0) {
+      return new AutoDiffCost(new DirectionError(errors[i]));
+    }
+    return new DirectionCost(errors[i]);
+  }
+  std::unique_ptr<ceres::Problem> Make(ceres::Solver::Options* options) {
+    auto problem = std::make_unique<ceres::Problem>();
+    ceres::LossFunction* const loss =
+        has_loss ? new ceres::HuberLoss(0.1) : nullptr;
+    const int size = is_planar ? 2 : 3;
+    for (size_t i = 0; i < errors.size(); ++i) {
+      double* const center = &centers[size * camera[i]];
+      double* const X = &points[3 * point[i]];
+      std::vector<double*> blocks = {center, X, &scales[i]};
+      if (!is_planar && kind == 0) {
+        std::swap(blocks[0], blocks[2]);
+      }
+      problem->AddResidualBlock(MakeCost(i), loss, blocks);
+      if (has_bounds) {
+        problem->SetParameterLowerBound(&scales[i], 0, 1e-3);
+      }
+      if (constant_scales > 0 && i % constant_scales == 0) {
+        problem->SetParameterBlockConstant(&scales[i]);
+      }
+      if (camera[i] < constant_centers) {
+        problem->SetParameterBlockConstant(center);
+      } else if (held == 1 && camera[i] % 2 == 0) {
+        problem->SetManifold(center, new ceres::SubsetManifold(size, {1}));
+      }
+      if (held == 2 && point[i] % 3 == 0) {
+        problem->SetManifold(X, new ceres::SubsetManifold(3, {2}));
+      }
+    }
+    options->linear_solver_type = ceres::DENSE_SCHUR;
+    options->max_num_iterations = 4;
+    options->num_threads = 2;
+    options->logging_type = ceres::SILENT;
+    options->linear_solver_ordering = nullptr;
+    if (is_ordered) {
+      options->linear_solver_ordering =
+          std::make_shared<ceres::ParameterBlockOrdering>();
+      std::vector<double*> blocks;
+      problem->GetParameterBlocks(&blocks);
+      for (double* block : blocks) {
+        const bool is_scale =
+            block >= scales.data() && block < scales.data() + scales.size();
+        options->linear_solver_ordering->AddElementToGroup(block,
+                                                           is_scale ? 0 : 1);
+      }
+    }
+    return problem;
+  }
+
+  std::mt19937 random;
+  std::vector<double> centers;
+  std::vector<double> points;
+  std::vector<double> scales;
+  std::vector<DirectionError> errors;
+  std::vector<int32_t> camera;
+  std::vector<int32_t> point;
+  bool is_planar = false;
+  int kind = 0;
+  int held = 0;
+  bool has_loss = false;
+  bool has_bounds = false;
+  bool is_ordered = false;
+  int constant_scales = 0;  // every so many; 0: none
+  int constant_centers = 0;
+};
+
+TEST_P(PositionsTest, OfAnyStructureHaveTheCostsOfStock) {
+#ifdef CERES_EXT_EMULATED
+  constexpr unsigned kNumCases = 60;
+#else
+  constexpr unsigned kNumCases = 200;
+#endif
+  // The search along the projected step may make all of the rounding of a step:
+  // costs are compared while stock's are the same from starts that differ by
+  // it.
+  constexpr double kRounding[] = {0.0, 1e-15, 3e-15, -1e-15, 1e-14};
+  size_t num_iterations = 0;
+  size_t num_compared = 0;
+  for (unsigned seed = 1; seed <= kNumCases; ++seed) {
+    SCOPED_TRACE(seed);
+    ceres::Solver::Options options;
+    std::vector<ceres::Solver::Summary> expected;
+    for (const double rounding : kRounding) {
+      RandomPositions of_stock(seed);
+      const auto stock = of_stock.Make(&options);
+      for (double& value : of_stock.centers) {
+        value *= 1.0 + rounding;
+      }
+      ceres::Solve(options, stock.get(), &expected.emplace_back());
+    }
+    RandomPositions of_ours(seed);
+    const auto ours = of_ours.Make(&options);
+    Summary summary;
+    Solve(options, ext_options_, ours.get(), &summary);
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    for (size_t i = 0; i < expected[0].iterations.size(); ++i) {
+      const double cost = expected[0].iterations[i].cost;
+      ++num_iterations;
+      if (std::any_of(expected.begin(), expected.end(), [&](const auto& other) {
+            return i >= other.iterations.size() ||
+                   std::abs(other.iterations[i].cost - cost) > 1e-10 * cost;
+          })) {
+        num_iterations += expected[0].iterations.size() - i - 1;
+        break;
+      }
+      ++num_compared;
+      ASSERT_LT(i, summary.iterations.size());
+      EXPECT_NEAR(summary.iterations[i].cost, cost, 1e-7 * cost) << i;
+      EXPECT_EQ(summary.iterations[i].step_is_successful,
+                expected[0].iterations[i].step_is_successful)
+          << i;
+    }
+    if (testing::Test::HasFailure()) {
+      return;
+    }
+  }
+  EXPECT_GT(num_compared, num_iterations * 9 / 10);
+}
+
+// With constant scales in some rows and constant centres, exact steps and PCG
+// to the end agree.
+TEST_P(PositionsTest, PcgToTheEndTakesExactSteps) {
+  for (const unsigned seed : {3u, 8u, 21u}) {
+    SCOPED_TRACE(seed);
+    double cost[2];
+    for (const bool exact : {true, false}) {
+      RandomPositions of(seed);
+      ceres::Solver::Options options;
+      const auto problem = of.Make(&options);
+      options.linear_solver_type =
+          exact ? ceres::DENSE_SCHUR : ceres::ITERATIVE_SCHUR;
+      options.preconditioner_type = ceres::SCHUR_JACOBI;
+      options.eta = 1e-12;
+      Summary summary;
+      Solve(options, ext_options_, problem.get(), &summary);
+      ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+      cost[exact ? 1 : 0] = summary.final_cost;
+    }
+    EXPECT_NEAR(cost[0], cost[1], 1e-6 * cost[1]);
+  }
+}
+
+// A covariance takes scales as blocks like others. Four cameras see all points;
+// without two constant ones all could be moved and scaled.
+TEST_P(PositionsTest, HaveTheCovariancesOfStock) {
+  constexpr int kCameras = 4;
+  constexpr int kPoints = 6;
+  std::vector<double> centers = {0, 0, 0, 2, 0, 1, 4, 1, 0, 6, 0, 0.5};
+  std::vector<double> points;
+  std::vector<double> scales(size_t{kCameras} * kPoints);
+  ceres::Problem problem;
+  for (int p = 0; p < kPoints; ++p) {
+    points.insert(points.end(), {0.5 + p, 5.0 + 0.7 * (p % 3), 0.3 * p});
+  }
+  for (int p = 0; p < kPoints; ++p) {
+    for (int c = 0; c < kCameras; ++c) {
+      const Eigen::Map<const Eigen::Vector3d> X(&points[3 * p]);
+      const Eigen::Map<const Eigen::Vector3d> at(&centers[3 * c]);
+      const Eigen::Vector3d d = (X - at).normalized();
+      double* const scale = &scales[kCameras * p + c];
+      *scale = 1.0 / (X - at).norm();
+      problem.AddResidualBlock(new DirectionCost({d[0], d[1], d[2]}),
+                               nullptr,
+                               &centers[3 * c],
+                               &points[3 * p],
+                               scale);
+    }
+  }
+  problem.SetParameterBlockConstant(&centers[0]);
+  problem.SetParameterBlockConstant(&centers[3]);
+  const std::vector<std::pair<const double*, const double*>> pairs = {
+      {&scales[0], &scales[0]},
+      {&scales[0], &centers[6]},
+      {&centers[6], &centers[9]},
+      {&points[3], &scales[7]}};
+  ceres::Covariance::Options stock_options;
+  stock_options.algorithm_type = ceres::DENSE_SVD;
+  ceres::Covariance stock(stock_options);
+  ASSERT_TRUE(stock.Compute(pairs, &problem));
+  CovarianceOptions our_options;
+  our_options.ext = ext_options_;
+  Covariance ours(our_options);
+  ASSERT_TRUE(ours.Compute(pairs, &problem)) << ours.error();
+  for (const auto& [a, b] : pairs) {
+    double expected[9];
+    double found[9];
+    const int n = problem.ParameterBlockSize(a) * problem.ParameterBlockSize(b);
+    ASSERT_TRUE(stock.GetCovarianceBlock(a, b, expected));
+    ASSERT_TRUE(ours.GetCovarianceBlock(a, b, found));
+    double largest = 0.0;
+    for (int i = 0; i < n; ++i) {
+      largest = std::max(largest, std::abs(expected[i]));
+    }
+    // The condition of J'J is below 1e6.
+    for (int i = 0; i < n; ++i) {
+      EXPECT_NEAR(found[i], expected[i], 1e-8 * largest) << i;
+    }
+  }
+}
+
+// Ranks have private blocks among those that all of them have. PCG ends at
+// 1e-12 of the right-hand side, and the condition of S is above 1e6.
+TEST(PositionsOfRanks, HaveTheCostOfStock) {
+  constexpr int kNumRanks = 2;
+  ceres::HuberLoss loss(0.1);
+  ceres::Solver::Options options;
+  options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+  options.preconditioner_type = ceres::SCHUR_JACOBI;
+  options.max_linear_solver_iterations = 5000;
+  options.eta = 1e-12;
+  options.max_num_iterations = 4;
+  options.logging_type = ceres::SILENT;
+  Options ext_options;
+  ext_options.device = DEVICE_HOST;
+  const auto communicators = kernels::MakeThreadCommunicators(
+      kNumRanks, std::chrono::milliseconds(60000));
+  std::vector<Positions> of(kNumRanks, Positions(13, 40));
+  std::vector<Summary> summaries(kNumRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      Positions* const part = &of[rank];
+      // Points by turns, and their rows.
+      std::vector<double> points;
+      std::vector<int32_t> number(part->points.size() / 3, -1);
+      std::vector<double> directions;
+      std::vector<int32_t> camera;
+      std::vector<int32_t> point;
+      std::vector<int32_t> scale;
+      for (size_t i = 0; i < part->errors.size(); ++i) {
+        const int32_t p = part->point[i];
+        if (p % kNumRanks != rank) {
+          continue;
+        }
+        if (number[p] < 0) {
+          number[p] = static_cast<int32_t>(points.size() / 3);
+          points.insert(points.end(),
+                        part->points.begin() + 3 * p,
+                        part->points.begin() + 3 * p + 3);
+        }
+        const double* const d = part->errors[i].direction;
+        directions.insert(directions.end(), d, d + 3);
+        camera.push_back(part->camera[i]);
+        point.push_back(number[p]);
+        scale.push_back(static_cast<int32_t>(i));
+      }
+      ArrayProblem problem;
+      const int centers =
+          problem.AddParameters({part->centers.data(),
+                                 static_cast<int64_t>(part->centers.size() / 3),
+                                 3});
+      ArrayProblem::Parameters own{
+          points.data(), static_cast<int64_t>(points.size() / 3), 3};
+      own.is_own = true;
+      const int point_array = problem.AddParameters(own);
+      const int scales = problem.AddParameters(
+          {part->scales.data(), static_cast<int64_t>(part->scales.size()), 1});
+      problem.AddResiduals<DirectionCost>(static_cast<int64_t>(camera.size()),
+                                          directions.data(),
+                                          {{centers, camera.data()},
+                                           {point_array, point.data()},
+                                           {scales, scale.data()}},
+                                          &loss);
+      Options of_rank = ext_options;
+      of_rank.communicator = communicators[rank].get();
+      Solve(options, of_rank, &problem, &summaries[rank]);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  Positions of_stock(13, 40);
+  const auto stock = MakeProblem({}, &of_stock, &options);
+  options.max_num_iterations = 4;
+  ceres::Solver::Summary expected;
+  ceres::Solve(options, stock.get(), &expected);
+  for (const Summary& summary : summaries) {
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    EXPECT_NEAR(
+        summary.final_cost, expected.final_cost, 1e-4 * expected.final_cost);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,92 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// The operations on a NestedJacobian, by the bodies of stored blocks: how they
+// read it, and their instantiations. Its vector operations are with all others
+// (vectors.cu.cc).
+#include "cuda_kernels/model/nested_jacobian.h"
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cuda_kernels/cuda/jacobian_products_impl.cuh"
+#include "cuda_kernels/cuda/normal_blocks_impl.cuh"
+#include "cuda_kernels/cuda/schur_complement_impl.cuh"
+#include "cuda_kernels/cuda/schur_products_impl.cuh"
+
+namespace ceres_ext::kernels {
+
+template <BlockLayout kLayout>
+struct CameraCoordinates<NestedJacobian<kLayout>> {
+  using Local = typename NestedJacobian<kLayout>::Shape;
+  // One column of G.
+  __device__ static double Map(const NestedJacobian<kLayout>&,
+                               int32_t,
+                               int i,
+                               int j) {
+    return i == j ? 1.0 : 0.0;
+  }
+};
+
+template <BlockLayout kLayout>
+class CameraJacobianReader<NestedJacobian<kLayout>> {
+ public:
+  __device__ CameraJacobianReader(const NestedJacobian<kLayout>& source,
+                                  int32_t /*camera*/)
+      : source_(source) {}
+  __device__ __forceinline__ void Load(int64_t k,
+                                       int32_t /*point*/,
+                                       double* jc,
+                                       double* jp) const {
+    source_.camera_blocks.Load(k, jc);
+    if (jp != nullptr) {
+      source_.point_blocks.Load(k, jp);
+    }
+  }
+
+ private:
+  const NestedJacobian<kLayout>& source_;
+};
+
+template <typename Source>
+struct NestedBlocksInRegisters : JacobianBlocks<Source> {
+  __device__ __forceinline__ void Load(const Source& source, int64_t k) {
+    source.Load(k, 0, 0, this->jc, this->jp);
+  }
+};
+template <BlockLayout kLayout>
+struct BlocksOf<NestedJacobian<kLayout>> {
+  using Type = NestedBlocksInRegisters<NestedJacobian<kLayout>>;
+};
+
+// Records have L J.
+template <BlockLayout kLayout>
+class CouplingReader<NestedJacobian<kLayout>, kLayout>
+    : public CouplingReader<
+          StoredJacobian<double,
+                         typename NestedJacobian<kLayout>::Shape,
+                         kLayout>,
+          kLayout> {
+  using Stored =
+      StoredJacobian<double, typename NestedJacobian<kLayout>::Shape, kLayout>;
+
+ public:
+  __device__ CouplingReader(
+      const SchurComplementParams<NestedJacobian<kLayout>, kLayout>& /*p*/,
+      const void* records,
+      const void* cameras,
+      int32_t i,
+      int32_t j)
+      : CouplingReader<Stored, kLayout>(
+            SchurComplementParams<Stored, kLayout>(), records, cameras, i, j) {}
+};
+
+using Nested = NestedJacobian<kDeviceLayout>;
+CERES_EXT_INSTANTIATE_PRODUCTS(Nested)
+CERES_EXT_INSTANTIATE_COMPLEMENT(Nested)
+template Status Run(const NormalBlocksParams<Nested, kDeviceLayout>&,
+                    CudaMachine*);
+template Status Run(const RightMultiplyParams<Nested>&, CudaMachine*);
+template Status Run(const SquaredColumnNormsParams<Nested>&, CudaMachine*);
+
+}  // namespace ceres_ext::kernels
