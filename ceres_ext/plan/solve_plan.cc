@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ceres_ext/plan/solver_choice.h"
+#include "ceres_ext/solver/preconditioner/coarse_units.h"
 
 namespace ceres_ext {
 namespace {
@@ -244,6 +245,14 @@ PreconditionerChoice AskedPreconditioner(const PlanRequest& request) {
              : request.options.preconditioner;
 }
 
+// True if a second level needs no S: one kind of rows, each of a point, that
+// share few columns.
+bool FormsCoarseByRows(const RowFacts& rows) {
+  return (AreOneKind(rows) && !rows.has_pairs) ||
+         (rows.num_observations == 0 && rows.num_general_rows == 0 &&
+          rows.num_shared_columns <= solver::kMostSharedColumns);
+}
+
 // When PCG has a second level. exact: what an exact step in place of PCG's
 // costs; 0 if there is none.
 void ChooseCoarse(const PlanRequest& request,
@@ -262,14 +271,18 @@ void ChooseCoarse(const PlanRequest& request,
     }
     return;
   }
-  const bool by_rows = rows.num_observation_kinds == 1 &&
-                       rows.num_other_rows == 0 && !rows.has_pairs;
+  const bool by_rows = FormsCoarseByRows(rows);
   // Otherwise each step forms S, which has to be asked for.
   if (!is_given && !by_rows) {
     return;
   }
-  const CoarseCost cost =
+  CoarseCost cost =
       EstimateCoarseCost(WorkOf(request, rows), by_rows, plan->on_device);
+  if (by_rows) {
+    // A product with S for each.
+    cost.setup += static_cast<int>(rows.num_shared_columns);
+    cost.step += static_cast<int>(rows.num_shared_columns);
+  }
   // Hard steps are exact if the first of them costs less so.
   if (exact.step > 0.0 && exact.setup + exact.step < cost.setup + cost.step) {
     return;

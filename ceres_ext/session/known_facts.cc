@@ -11,6 +11,7 @@
 #include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/plan/factor_work.h"
 #include "ceres_ext/rows/observation_evaluator.h"
+#include "ceres_ext/solver/preconditioner/coarse_units.h"
 #include "cuda_kernels/machine/cuda_process.h"
 
 namespace ceres_ext {
@@ -226,6 +227,23 @@ bool HasPairs(const ProblemStructure& structure) {
   return std::adjacent_find(blocks.begin(), blocks.end()) != blocks.end();
 }
 
+int64_t NumSharedColumns(const ProblemStructure& structure) {
+  std::vector<int32_t> blocks;
+  for (const std::vector<int32_t>& of_view : structure.views.blocks) {
+    blocks.insert(blocks.end(), of_view.begin(), of_view.end());
+  }
+  std::sort(blocks.begin(), blocks.end());
+  int64_t num_columns = 0;
+  for (auto block = blocks.begin(); block != blocks.end();) {
+    const auto end = std::upper_bound(block, blocks.end(), *block);
+    if (end - block > solver::kMostViewsOfBlock) {
+      num_columns += structure.rows->block(*block).tangent_size;
+    }
+    block = end;
+  }
+  return num_columns;
+}
+
 }  // namespace
 
 RowFacts FactsOf(const ProblemStructure& structure) {
@@ -243,6 +261,7 @@ RowFacts FactsOf(const ProblemStructure& structure) {
     facts.max_block_columns =
         std::max(facts.max_block_columns, table.MaxTangentSize());
   }
+  facts.num_shared_columns = NumSharedColumns(structure);
   return facts;
 }
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -368,6 +369,17 @@ class ObservationBatch final : public Batch,
 
   PartRows* part_rows() final { return this; }
   const kernels::ObservationIndexRef& part_index() final { return index_; }
+  int32_t part_columns() const final { return F; }
+  kernels::Status ListPartColumns(std::vector<int32_t>* column) final {
+    column->resize(static_cast<size_t>(int64_t{F} * index_.num_cameras));
+    std::iota(column->begin(), column->end(), static_cast<int32_t>(f_begin_));
+    return {};
+  }
+  kernels::Status PartBlocks(double* u) final {
+    auto params = OnJacobian<kernels::NormalBlocksParams<Source, kLayout>>();
+    params.u = {u, index_.num_cameras};
+    return Run(params, machine_);
+  }
 
   kernels::Status SampleOfRows(const RowSample** sample) final {
     if (row_sample_.per_camera == 0) {
@@ -383,7 +395,7 @@ class ObservationBatch final : public Batch,
       kernels::CameraVectorsParams<Source> cameras;
       cameras.jacobian = jacobian_;
       cameras.num_cameras = index_.num_cameras;
-      cameras.place = request.place + f_begin_;
+      cameras.place = request.place;
       cameras.p = request.p;
       if (camera_vectors_.size() == 0) {
         CERES_EXT_RETURN_IF_ERROR(

@@ -60,8 +60,11 @@ struct SplitSchur {
       const double* value = values.data() + row_begin[u];
       for (int64_t b = block_begin[i]; b < block_begin[i + 1]; ++b) {
         const int32_t j = block_column[b];
-        for (int32_t v = begin[j]; v < begin[j + 1] && v <= u; ++v) {
-          fn(column[u], column[v], *value++);
+        for (int32_t v = begin[j]; v < begin[j + 1] && v <= u; ++v, ++value) {
+          // Two views may have the same column.
+          fn(column[u],
+             column[v],
+             v < u && column[u] == column[v] ? 2.0 * *value : *value);
         }
       }
     }
@@ -74,7 +77,8 @@ struct PartVectorsRequest {
   const int32_t* row = nullptr;         // by parts
   const int32_t* part_begin = nullptr;  // num_parts + 1
   const int32_t* part_point = nullptr;
-  // The vectors, and of each value of F its place among them.
+  // The vectors, and of each column of each camera its place among them; -1:
+  // none.
   const double* p = nullptr;
   const int32_t* place = nullptr;
   const double* v_inverse = nullptr;  // over families
@@ -126,6 +130,12 @@ class PartRows {
   virtual ~PartRows() = default;
 
   virtual const kernels::ObservationIndexRef& part_index() = 0;
+  // Columns of each camera of the index, and for each of them its place in F,
+  // or -1.
+  virtual int32_t part_columns() const = 0;
+  virtual kernels::Status ListPartColumns(std::vector<int32_t>* column) = 0;
+  // F'F of each camera, packed.
+  virtual kernels::Status PartBlocks(double* u) = 0;
   // A sample of these rows, kept by the object.
   virtual kernels::Status SampleOfRows(const RowSample** sample) = 0;
   virtual kernels::Status PartVectors(const PartVectorsRequest& request) = 0;

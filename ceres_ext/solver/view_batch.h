@@ -29,7 +29,10 @@
 namespace ceres_ext::solver {
 
 template <typename Machine, typename SourceIn>
-class ViewBatch final : public Batch, public SchurWriter, public CoarseRows {
+class ViewBatch final : public Batch,
+                        public SchurWriter,
+                        public CoarseRows,
+                        public PartRows {
  public:
   using Source = SourceIn;
   using Shape = typename Source::Shape;
@@ -210,11 +213,41 @@ class ViewBatch final : public Batch, public SchurWriter, public CoarseRows {
     }
     SplitRequest of_views = request;
     of_views.cluster = &cluster;
+    std::vector<int64_t> row_begin;
+    std::vector<int32_t> place;
+    if (request.matrices != nullptr) {
+      row_begin.resize(column.size(), 0);
+      place.resize(column.size(), 0);
+      for (size_t at = 0; at < column.size(); ++at) {
+        if (column[at] >= 0) {
+          row_begin[at] = (*request.row_begin)[static_cast<size_t>(column[at])];
+          place[at] = (*request.place)[static_cast<size_t>(column[at])];
+        }
+      }
+      of_views.row_begin = &row_begin;
+      of_views.place = &place;
+    }
     CERES_EXT_RETURN_IF_ERROR(batch_.FormSplit(of_views, split));
     for (int64_t& at : split->column) {
       at = column[static_cast<size_t>(at)];
     }
     return {};
+  }
+
+  PartRows* part_rows() final {
+    return batch_.part_rows() != nullptr ? this : nullptr;
+  }
+  const kernels::ObservationIndexRef& part_index() final { return index_; }
+  int32_t part_columns() const final { return kColumns; }
+  kernels::Status ListPartColumns(std::vector<int32_t>* column) final {
+    return DownloadColumns(column);
+  }
+  kernels::Status PartBlocks(double* u) final { return batch_.PartBlocks(u); }
+  kernels::Status SampleOfRows(const RowSample** sample) final {
+    return batch_.SampleOfRows(sample);
+  }
+  kernels::Status PartVectors(const PartVectorsRequest& request) final {
+    return batch_.PartVectors(request);
   }
 
   kernels::Status ListRows(int batch,

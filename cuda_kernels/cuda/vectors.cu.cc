@@ -324,6 +324,8 @@ CERES_EXT_RUN(CoarseMatrixParams)
 CERES_EXT_RUN(RestrictParams)
 CERES_EXT_RUN(SumLanesParams)
 CERES_EXT_RUN(DenseProductParams)
+CERES_EXT_RUN(UnitVectorParams)
+CERES_EXT_RUN(CoarseRowParams)
 CERES_EXT_RUN(ProlongParams)
 // ops/cluster_vectors.h
 CERES_EXT_RUN(CompleteClustersParams)

@@ -57,7 +57,8 @@ struct CompleteClustersParams {
 
 // Adds D^2 to the diagonals of N, and writes B, the blocks of the block
 // diagonal with D^2: kWidth values for each unknown, those of its block from
-// `first` on.
+// `first` on. N of a cluster of one block is B, so that its vectors are those
+// of all directions.
 struct ClusterBlocksParams {
   static constexpr int kUnroll = 1;
   static constexpr int kWidth = kMaxStoredColumns;
@@ -97,11 +98,16 @@ struct ClusterBlocksParams {
       block_size[t] = count;
       int at = 0;
       for (int j = 0; j < columns; ++j) {
-        if (of_block[j] >= 0) {
-          b[int64_t{kWidth} * t + at++] =
-              blocks(block, i >= j ? PackedIndex(i, j) : PackedIndex(j, i)) +
-              (i == j ? d * d : 0.0);
+        if (of_block[j] < 0) {
+          continue;
         }
+        const double value =
+            blocks(block, i >= j ? PackedIndex(i, j) : PackedIndex(j, i)) +
+            (i == j ? d * d : 0.0);
+        if (n == count) {
+          to.values[to.matrix_begin[c] + n * (t - to.begin[c]) + at] = value;
+        }
+        b[int64_t{kWidth} * t + at++] = value;
       }
     }
   }

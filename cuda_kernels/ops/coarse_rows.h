@@ -91,14 +91,16 @@ struct PointRangesParams {
   }
 };
 
-// out[i] = in[source[i]]
+// out[i] = in[source[i]], -1 where the source is.
 struct GatherIdsParams {
   int64_t n = 0;
   const int32_t* source = nullptr;
   const int32_t* in = nullptr;
   int32_t* out = nullptr;
 
-  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const { out[i] = in[source[i]]; }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    out[i] = source[i] < 0 ? -1 : in[source[i]];
+  }
 };
 
 // The rows in the order of (point, cluster) that are the first of a part.

@@ -261,6 +261,30 @@ struct DenseProductParams {
   }
 };
 
+// x = the unit vector number `one`.
+struct UnitVectorParams {
+  int64_t n = 0;
+  int64_t one = 0;
+  double* x = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    x[i] = i == one ? 1.0 : 0.0;
+  }
+};
+
+// Row n - 1 of the lower triangle of E from x, n values. A column of P that is
+// zero has diagonal one.
+struct CoarseRowParams {
+  int64_t n = 0;
+  int64_t stride = 0;
+  const double* x = nullptr;
+  double* e = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    e[i * stride + n - 1] = i == n - 1 && x[i] == 0.0 ? 1.0 : x[i];
+  }
+};
+
 // z += P w, z a vector of F.
 struct ProlongParams {
   int64_t n = 0;  // unknowns in the order

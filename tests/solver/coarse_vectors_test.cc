@@ -17,10 +17,12 @@
 
 #include "Eigen/Dense"
 #include "ceres_ext/solver/preconditioner/clusters.h"
+#include "ceres_ext/solver/preconditioner/coarse_units.h"
 #include "ceres_ext/solver/row_sample.h"
 #include "ceres_ext/solver/split_schur.h"
 #include "cuda_kernels/machine/host_cholesky.h"
 #include "cuda_kernels/machine/host_context.h"
+#include "cuda_kernels/structure/block_families.h"
 #include "gtest/gtest.h"
 
 namespace ceres_ext::solver {
@@ -148,6 +150,108 @@ TEST(Clusters, WhatAllShareStaysAlone) {
   EXPECT_EQ(columns[cluster.back()], 3);
   EXPECT_GT(num_clusters, 2);
   EXPECT_LT(num_clusters, kNumBlocks / 4);
+}
+
+// Each unknown of a view is in one block; views with a block in common are one
+// unit, and what many share is alone.
+TEST(Units, OfRandomViews) {
+  std::mt19937 generator(5);
+  const auto below = [&](int32_t n) {
+    return static_cast<int32_t>(generator() % static_cast<unsigned>(n));
+  };
+  for (int trial = 0; trial < 200; ++trial) {
+    SCOPED_TRACE(trial);
+    constexpr int32_t kPose = 6;
+    constexpr int32_t kCamera = 4;
+    constexpr int32_t kColumns = 12;  // two of them empty
+    const int32_t num_views = below(40);
+    const int32_t num_poses = 1 + below(40);
+    const int32_t num_cameras = 1 + below(trial % 2 == 0 ? 4 : 30);
+    kernels::BlockFamilies f;
+    f.Add(kPose, num_poses);
+    f.Add(kCamera, num_cameras);
+    std::vector<unsigned char> varies(static_cast<size_t>(f.num_values()));
+    for (unsigned char& of_value : varies) {
+      of_value = generator() % 8 == 0 ? 0 : 1;
+    }
+    std::vector<int32_t> column(static_cast<size_t>(kColumns * num_views), -1);
+    std::vector<int32_t> pose;
+    std::vector<int32_t> camera;
+    for (int32_t v = 0; v < num_views; ++v) {
+      pose.push_back(trial % 3 == 0 ? below(num_poses) : v % num_poses);
+      camera.push_back(below(num_cameras));
+      for (int32_t i = 0; i < kPose; ++i) {
+        column[kColumns * v + i] = kPose * pose[v] + i;
+      }
+      for (int32_t i = 0; i < kCamera; ++i) {
+        column[kColumns * v + kPose + i] =
+            static_cast<int32_t>(f[1].value_begin + kCamera * camera[v] + i);
+      }
+    }
+    const CoarseUnits units = MakeUnits(f, varies, kColumns, column);
+    const auto is_shared = [&](const std::vector<int32_t>& of_view,
+                               int32_t block,
+                               int32_t first,
+                               int32_t size) {
+      return std::any_of(varies.begin() + first,
+                         varies.begin() + first + size,
+                         [](unsigned char of) { return of != 0; }) &&
+             std::count(of_view.begin(), of_view.end(), block) >
+                 kMostViewsOfBlock;
+    };
+    std::vector<int32_t> block_of(varies.size(), -1);
+    for (int32_t b = 0; b < units.blocks.size(); ++b) {
+      for (int32_t u = units.blocks.begin[b]; u < units.blocks.begin[b + 1];
+           ++u) {
+        const int64_t at = units.blocks.column[u];
+        EXPECT_EQ(block_of[at], -1);
+        EXPECT_NE(varies[at], 0);
+        block_of[at] = b;
+      }
+    }
+    int32_t num_shared = 0;
+    for (int32_t c = 0; c < num_cameras; ++c) {
+      num_shared +=
+          is_shared(camera, c, kPose * num_poses + kCamera * c, kCamera) ? 1
+                                                                         : 0;
+    }
+    for (int32_t p = 0; p < num_poses; ++p) {
+      num_shared += is_shared(pose, p, kPose * p, kPose) ? 1 : 0;
+    }
+    EXPECT_EQ(units.num_shared(), num_shared);
+    bool are_views = true;
+    for (int32_t v = 0; v < num_views; ++v) {
+      for (int32_t i = 0; i < kPose + kCamera; ++i) {
+        const int32_t at = column[kColumns * v + i];
+        const bool of_pose = i < kPose;
+        const int32_t first =
+            of_pose ? kPose * pose[v] : kPose * num_poses + kCamera * camera[v];
+        const bool shared = is_shared(of_pose ? pose : camera,
+                                      of_pose ? pose[v] : camera[v],
+                                      first,
+                                      of_pose ? kPose : kCamera);
+        if (varies[at] == 0) {
+          EXPECT_EQ(block_of[at], -1);
+          EXPECT_EQ(units.column[kColumns * v + i], -1);
+        } else if (shared) {
+          EXPECT_GE(block_of[at], units.num_units);
+          EXPECT_EQ(units.column[kColumns * v + i], -1);
+        } else {
+          EXPECT_EQ(block_of[at], units.of_view[v]);
+          EXPECT_EQ(units.column[kColumns * v + i], at);
+        }
+      }
+      are_views = are_views && units.of_view[v] == v;
+    }
+    EXPECT_EQ(units.are_views, are_views);
+    // No column is the first of two views, and each is of one.
+    std::vector<int32_t> first = units.first_column;
+    first.erase(std::remove(first.begin(), first.end(), -1), first.end());
+    std::sort(first.begin(), first.end());
+    EXPECT_EQ(std::adjacent_find(first.begin(), first.end()), first.end());
+    EXPECT_EQ(static_cast<int64_t>(first.size()),
+              units.blocks.begin[static_cast<size_t>(units.num_units)]);
+  }
 }
 
 TEST(Clusters, OfRandomGraphsHaveTheirLimits) {

@@ -116,7 +116,7 @@ std::vector<int32_t> MakeClusters(const std::vector<int32_t>& size,
   int64_t num_matched_columns = 0;
   int32_t num_matched = 0;
   for (size_t b = 0; b < num_blocks; ++b) {
-    if (num_neighbors[b] <= max_neighbors) {
+    if (num_neighbors[b] > 0 && num_neighbors[b] <= max_neighbors) {
       num_matched_columns += size[b];
       ++num_matched;
     }

@@ -26,6 +26,7 @@
 #include "ceres_ext/solver/operator/linear_operator.h"
 #include "ceres_ext/solver/preconditioner/clusters.h"
 #include "ceres_ext/solver/preconditioner/coarse_matrix.h"
+#include "ceres_ext/solver/preconditioner/coarse_units.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/ops/coarse_space.h"
@@ -75,12 +76,12 @@ class CoarseCells final : public CoarseMatrix<Machine> {
         schur_.Prepare(blocks, batches, machine, context));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
     CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
+    unknowns_ = {schur_.unknowns().host_begin(),
+                 schur_.unknowns().host_column()};
     return machine->Allocate(schur_.csr().num_values(), &values_);
   }
 
-  const kernels::SchurUnknowns<Machine>& unknowns() const final {
-    return schur_.unknowns();
-  }
+  const CoarseBlocks& blocks() const final { return unknowns_; }
   void Forget() final { schur_.Forget(); }
 
   kernels::Status Update(const LinearSystem& system,
@@ -289,6 +290,7 @@ class CoarseCells final : public CoarseMatrix<Machine> {
   const double* diagonal_ = nullptr;
   ExplicitSchur<Machine> schur_;
   Buffer<double> values_;
+  CoarseBlocks unknowns_;
   SchurBlocks blocks_;  // between ListCouplings and SetClusters
   // T = S P.
   int32_t width_ = 0;

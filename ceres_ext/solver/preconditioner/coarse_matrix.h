@@ -10,10 +10,10 @@
 
 #include "ceres_ext/solver/operator/linear_operator.h"
 #include "ceres_ext/solver/preconditioner/clusters.h"
+#include "ceres_ext/solver/preconditioner/coarse_units.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/coarse_space.h"
-#include "cuda_kernels/structure/schur_matrix.h"
 
 namespace ceres_ext::solver {
 
@@ -22,8 +22,9 @@ class CoarseMatrix {
  public:
   virtual ~CoarseMatrix() = default;
 
-  // The unknowns of S, whose blocks are what is clustered.
-  virtual const kernels::SchurUnknowns<Machine>& unknowns() const = 0;
+  // The unknowns of S, whose blocks are what is clustered. Those of an F block
+  // stand one after the other.
+  virtual const CoarseBlocks& blocks() const = 0;
   // There is another Jacobian.
   virtual void Forget() {}
   // The system that Form will be of, whose S is formed if it is needed.
@@ -46,8 +47,8 @@ class CoarseMatrix {
                                const kernels::ProlongationRef& p,
                                int64_t stride,
                                double* e) = 0;
-  // The rows that S is of, if these are one batch's, and F is one family; else
-  // null.
+  // The rows that S is of, if these are one batch's, and no F block that is in
+  // a cluster with others is in two of their cameras; else null.
   virtual CoarseRows* only_rows() { return nullptr; }
 };
 

@@ -2,25 +2,33 @@
 //
 // E = P'S P of rows that have their points to themselves, without S: by the
 // parts of their points (cuda_kernels/ops/coarse_rows.h). It takes what two
-// passes over the rows take, and 300 to 400 bytes a part.
+// passes over the rows take, and 300 to 400 bytes a part. What is clustered are
+// the units of the rows' cameras, or views (coarse_units.h). The rows of E of
+// shared blocks are products with S: one for each of their columns.
 //
 //   CoarseParts<Machine> parts;
-//   Status status = parts.Setup(batch, blocks, varies, &context, &machine);
+//   bool takes = false;
+//   Status status = parts.Setup(
+//       batches, blocks, varies, &schur, &context, &machine, &takes);
 //   if (status.ok()) status = parts.SetClusters(cluster, num_clusters, place);
 //   if (status.ok()) status = parts.Form(system, v_inverse, p, stride, e);
 #ifndef CERES_EXT_SOLVER_PRECONDITIONER_COARSE_PARTS_H_
 #define CERES_EXT_SOLVER_PRECONDITIONER_COARSE_PARTS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
+#include "ceres_ext/solver/operator/schur_complement.h"
 #include "ceres_ext/solver/preconditioner/clusters.h"
 #include "ceres_ext/solver/preconditioner/coarse_matrix.h"
+#include "ceres_ext/solver/preconditioner/coarse_units.h"
 #include "ceres_ext/solver/row_sample.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "cuda_kernels/base/status.h"
@@ -29,9 +37,10 @@
 #include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/coarse_rows.h"
 #include "cuda_kernels/ops/coarse_space.h"
+#include "cuda_kernels/ops/views.h"
+#include "cuda_kernels/structure/block_families.h"
 #include "cuda_kernels/structure/cuda_observation_index.h"
 #include "cuda_kernels/structure/observation_index.h"
-#include "cuda_kernels/structure/schur_matrix.h"
 #include "cuda_kernels/structure/schur_pairs.h"
 
 namespace ceres_ext::solver {
@@ -39,51 +48,77 @@ namespace ceres_ext::solver {
 template <typename Machine>
 class CoarseParts final : public CoarseMatrix<Machine> {
  public:
-  // True if E can be formed so: one batch whose cameras are all of F.
-  static bool Takes(const ProblemBlocks& blocks,
-                    const std::vector<Batch*>& batches) {
-    return batches.size() == 1 && blocks.f.size() == 1 &&
-           blocks.e.size() == 1 && blocks.merged.empty() &&
-           batches[0]->coarse_rows() != nullptr &&
-           batches[0]->coarse_rows()->part_rows() != nullptr;
-  }
-
-  // f_varies: of each value of F whether it is an unknown. *context outlives
-  // the object.
-  kernels::Status Setup(Batch* batch,
+  // f_varies: of each value of F whether it is an unknown. *schur: S of the
+  // systems. It, the context and the machine outlive the object. *takes: E can
+  // be formed so.
+  kernels::Status Setup(const std::vector<Batch*>& batches,
                         const ProblemBlocks& blocks,
                         const std::vector<unsigned char>& f_varies,
+                        SchurComplement<Machine>* schur,
                         kernels::HostContext* context,
-                        Machine* machine) {
-    batch_ = batch;
-    rows_ = batch->coarse_rows()->part_rows();
-    blocks_ = blocks;
+                        Machine* machine,
+                        bool* takes) {
+    *takes = false;
+    CoarseRows* const rows =
+        batches.size() == 1 ? batches[0]->coarse_rows() : nullptr;
+    rows_ = rows == nullptr ? nullptr : rows->part_rows();
+    if (rows_ == nullptr) {
+      return {};
+    }
+    coarse_rows_ = rows;
+    num_f_ = blocks.f.num_values();
+    schur_ = schur;
     context_ = context;
     machine_ = machine;
-    return unknowns_.Setup(blocks.f, f_varies.data(), machine);
+    cameras_ = {};
+    cameras_.Add(rows_->part_columns(), rows_->part_index().num_cameras);
+    std::vector<int32_t> column;
+    CERES_EXT_RETURN_IF_ERROR(rows_->ListPartColumns(&column));
+    units_ =
+        MakeUnits(blocks.f, f_varies, rows_->part_columns(), std::move(column));
+    // A chain of views, each with a block of the one before, is one unit.
+    constexpr int32_t kMostColumns = 512;
+    *takes = units_.largest() <= kMostColumns &&
+             units_.num_shared_columns() <= kMostSharedColumns;
+    return {};
   }
 
-  const kernels::SchurUnknowns<Machine>& unknowns() const final {
-    return unknowns_;
-  }
+  const CoarseBlocks& blocks() const final { return units_.blocks; }
 
   kernels::Status ListCouplings(std::vector<Coupling>* couplings,
                                 int32_t* max_neighbors) final {
     *max_neighbors = std::numeric_limits<int32_t>::max();
     const RowSample* sample = nullptr;
     CERES_EXT_RETURN_IF_ERROR(rows_->SampleOfRows(&sample));
-    return ListSampledCouplings(
-        rows_->part_index(), *sample, context_, machine_, couplings);
+    CERES_EXT_RETURN_IF_ERROR(ListSampledCouplings(
+        rows_->part_index(), *sample, context_, machine_, couplings));
+    if (!units_.are_views) {
+      size_t to = 0;
+      for (const Coupling& c : *couplings) {
+        const int32_t i = units_.of_view[c.i];
+        const int32_t j = units_.of_view[c.j];
+        if (i != j) {
+          (*couplings)[to++] = {std::min(i, j), std::max(i, j), c.weight};
+        }
+      }
+      couplings->resize(to);
+    }
+    return {};
   }
 
   kernels::Status SetClusters(const std::vector<int32_t>& cluster,
                               int32_t num_clusters,
                               const int32_t* place) final {
-    num_clusters_ = num_clusters;
-    place_ = place;
-    CERES_EXT_RETURN_IF_ERROR(ListCameras(cluster));
-    CERES_EXT_RETURN_IF_ERROR(ListParts(cluster));
-    return SetupBlocks();
+    // Shared blocks, which are the last, have no couplings.
+    num_clusters_ = num_clusters - units_.num_shared();
+    std::vector<int32_t> of_camera(units_.of_view.size());
+    for (size_t c = 0; c < of_camera.size(); ++c) {
+      of_camera[c] = cluster[units_.of_view[c]];
+    }
+    CERES_EXT_RETURN_IF_ERROR(ListCameras(of_camera));
+    CERES_EXT_RETURN_IF_ERROR(ListParts(of_camera));
+    CERES_EXT_RETURN_IF_ERROR(ListPlaces(place));
+    return SetupBlocks(num_clusters);
   }
 
   kernels::Status Form(const LinearSystem& system,
@@ -97,18 +132,18 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     vectors.part_begin = part_begin_.data();
     vectors.part_point = parts_.ref().point_id;
     vectors.p = p.values;
-    vectors.place = place_;
+    vectors.place = place_.data();
     vectors.v_inverse = v_inverse;
     vectors.t = t_.data();
     CERES_EXT_RETURN_IF_ERROR(rows_->PartVectors(vectors));
-    NormalBlocksRequest request;
-    request.eliminate = false;
-    request.u = u_.data();
-    CERES_EXT_RETURN_IF_ERROR(batch_->EliminatedBlocks(request));
-    return SumBlocks(system, p.values, stride, e);
+    CERES_EXT_RETURN_IF_ERROR(rows_->PartBlocks(u_.data()));
+    CERES_EXT_RETURN_IF_ERROR(SumBlocks(system, p.values, stride, e));
+    return FormShared(p, stride, e);
   }
 
-  CoarseRows* only_rows() final { return batch_->coarse_rows(); }
+  CoarseRows* only_rows() final {
+    return units_.are_views ? coarse_rows_ : nullptr;
+  }
 
  private:
   template <typename T>
@@ -214,11 +249,37 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     return {};
   }
 
-  kernels::Status SetupBlocks() {
+  // place: of each value of F.
+  kernels::Status ListPlaces(const int32_t* place) {
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Upload(units_.first_column, &first_column_));
+    Buffer<int32_t> column;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(units_.column, &column));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(column.size(), &place_));
+    CERES_EXT_RETURN_IF_ERROR(Run(
+        kernels::GatherIdsParams{
+            column.size(), column.data(), place, place_.data()},
+        machine_));
+    return machine_->Synchronize();
+  }
+
+  // num_clusters: those of shared blocks included.
+  kernels::Status SetupBlocks(int64_t num_clusters) {
     constexpr int64_t kVectors = kernels::kCoarseVectors;
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(cameras_.num_values(), &camera_diagonal_));
+    if (units_.num_shared() > 0) {
+      const int64_t n = kVectors * num_clusters;
+      for (Buffer<double>* vector : {&f_p_, &f_q_}) {
+        CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_f_, vector));
+      }
+      CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &coarse_));
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Allocate(kernels::kCoarseLanes * n, &lanes_));
+    }
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
         kVectors * kernels::kPartColumns * parts_.ref().num_observations, &t_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(blocks_.f.num_packed(), &u_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(cameras_.num_packed(), &u_));
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(kernels::CoarseDiagonalParams::kLanes *
                                kernels::FinishCoarseDiagonalParams::kOfCluster *
@@ -238,6 +299,15 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     CERES_EXT_RETURN_IF_ERROR(
         Run(kernels::OtherCoarseBlocksParams{of, partial_.data(), stride, e},
             machine_));
+    if (system.f_diagonal != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(
+          Run(kernels::GatherColumnsParams{camera_diagonal_.size(),
+                                           first_column_.data(),
+                                           system.f_diagonal,
+                                           camera_diagonal_.data(),
+                                           nullptr},
+              machine_));
+    }
     kernels::CoarseDiagonalParams diagonal;
     diagonal.num_clusters = num_clusters_;
     diagonal.part_begin = parts_.ref().camera_begin;
@@ -245,12 +315,13 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     diagonal.t = t_.data();
     diagonal.camera_begin = camera_begin_.data();
     diagonal.camera = camera_.data();
-    diagonal.columns = blocks_.f[0].size;
-    diagonal.place = place_;
+    diagonal.columns = cameras_[0].size;
+    diagonal.place = place_.data();
     diagonal.p = p;
     diagonal.u = kernels::PackedBlocks<const double>(
-        blocks_.f[0], Machine::kLayout, u_.data());
-    diagonal.diagonal = system.f_diagonal;
+        cameras_[0], Machine::kLayout, u_.data());
+    diagonal.diagonal =
+        system.f_diagonal == nullptr ? nullptr : camera_diagonal_.data();
     diagonal.partial = diagonal_.data();
     CERES_EXT_RETURN_IF_ERROR(Run(diagonal, machine_));
     return Run(
@@ -259,15 +330,56 @@ class CoarseParts final : public CoarseMatrix<Machine> {
         machine_);
   }
 
-  Batch* batch_ = nullptr;
+  // The rows of E of shared blocks, P'(S p) of each column p of P.
+  kernels::Status FormShared(const kernels::ProlongationRef& p,
+                             int64_t stride,
+                             double* e) {
+    const std::vector<int32_t>& begin = units_.blocks.begin;
+    const int64_t n = coarse_.size();
+    int64_t row = int64_t{kernels::kCoarseVectors} * num_clusters_;
+    for (int32_t i = units_.num_units; i < units_.blocks.size(); ++i) {
+      for (int32_t a = 0; a < kernels::kCoarseVectors; ++a, ++row) {
+        CERES_EXT_RETURN_IF_ERROR(
+            Run(kernels::UnitVectorParams{n, row, coarse_.data()}, machine_));
+        // Other columns are zero.
+        if (a < begin[i + 1] - begin[i]) {
+          CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(num_f_, f_p_.data()));
+          CERES_EXT_RETURN_IF_ERROR(Run(
+              kernels::ProlongParams{
+                  begin.back(), p, coarse_.data(), f_p_.data(), nullptr},
+              machine_));
+          CERES_EXT_RETURN_IF_ERROR(
+              schur_->Multiply(f_p_.data(), f_q_.data(), nullptr));
+          CERES_EXT_RETURN_IF_ERROR(Run(
+              kernels::RestrictParams{p, f_q_.data(), lanes_.data(), nullptr},
+              machine_));
+          CERES_EXT_RETURN_IF_ERROR(Run(
+              kernels::SumLanesParams{
+                  n, lanes_.data(), coarse_.data(), nullptr},
+              machine_));
+        }
+        CERES_EXT_RETURN_IF_ERROR(
+            Run(kernels::CoarseRowParams{row + 1, stride, coarse_.data(), e},
+                machine_));
+      }
+    }
+    return {};
+  }
+
+  CoarseRows* coarse_rows_ = nullptr;
   PartRows* rows_ = nullptr;  // the same
-  ProblemBlocks blocks_;
+  int64_t num_f_ = 0;         // values of F
+  SchurComplement<Machine>* schur_ = nullptr;
   kernels::HostContext* context_ = nullptr;
   Machine* machine_ = nullptr;
-  int32_t num_clusters_ = 0;
-  Scratch scratch_;  // of a device, while it is set up
-  kernels::SchurUnknowns<Machine> unknowns_;
-  const int32_t* place_ = nullptr;
+  CoarseUnits units_;
+  kernels::BlockFamilies cameras_;  // of the rows, one family
+  int32_t num_clusters_ = 0;        // those of shared blocks left out
+  Scratch scratch_;                 // of a device, while it is set up
+  // Of each column of each camera.
+  Buffer<int32_t> place_;
+  Buffer<int32_t> first_column_;
+  Buffer<double> camera_diagonal_;
   Buffer<int32_t> camera_begin_;  // of each cluster in camera_
   Buffer<int32_t> camera_;
   Buffer<int32_t> row_;  // of the index, by parts
@@ -278,6 +390,11 @@ class CoarseParts final : public CoarseMatrix<Machine> {
   Buffer<double> partial_;
   Buffer<double> u_;
   Buffer<double> diagonal_;
+  // A column of P, S times it, and P' times that.
+  Buffer<double> f_p_;
+  Buffer<double> f_q_;
+  Buffer<double> lanes_;
+  Buffer<double> coarse_;
 };
 
 }  // namespace ceres_ext::solver

@@ -10,7 +10,7 @@
 //
 //   CoarseSpace<Machine> coarse;
 //   Status status = coarse.SetupDiagonal(blocks, &machine);
-//   if (status.ok()) status = coarse.Setup(batches, varies, &context);
+//   if (status.ok()) status = coarse.Setup(batches, varies, &s, &context);
 //   // per system, once S's diagonal blocks are in diagonal():
 //   if (status.ok()) status = coarse.Update(system, schur.e_matrices());
 //   // in PCG, z = M^-1 r:
@@ -34,11 +34,13 @@
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
+#include "ceres_ext/solver/operator/schur_complement.h"
 #include "ceres_ext/solver/preconditioner/clusters.h"
 #include "ceres_ext/solver/preconditioner/coarse_cells.h"
 #include "ceres_ext/solver/preconditioner/coarse_matrix.h"
 #include "ceres_ext/solver/preconditioner/coarse_parts.h"
 #include "ceres_ext/solver/preconditioner/coarse_solver.h"
+#include "ceres_ext/solver/preconditioner/coarse_units.h"
 #include "ceres_ext/solver/preconditioner/coarse_vectors.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "ceres_ext/solver/schur_diagonal.h"
@@ -49,7 +51,7 @@
 #include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/ops/cluster_vectors.h"
 #include "cuda_kernels/ops/coarse_space.h"
-#include "cuda_kernels/structure/schur_matrix.h"
+#include "cuda_kernels/structure/block_families.h"
 
 namespace ceres_ext::solver {
 
@@ -74,19 +76,21 @@ class CoarseSpace {
   // The diagonal blocks of S, packed, over ProblemBlocks::f_matrices().
   double* diagonal() { return diagonal_.source(); }
   // After SetupDiagonal. f_varies: of each value of F whether it is an unknown.
-  // *context outlives the object. kUnsupported: S can't be formed, or the
-  // machine has no factorisation.
+  // *schur: S of the systems. Both outlive the object. kUnsupported: S can't be
+  // formed, or the machine has no factorisation.
   kernels::Status Setup(const std::vector<Batch*>& batches,
                         const std::vector<unsigned char>& f_varies,
+                        SchurComplement<Machine>* schur,
                         kernels::HostContext* context) {
     batches_ = batches;
     context_ = context;
     num_clusters_ = 0;
     CERES_EXT_RETURN_IF_ERROR(CoarseSolver<Machine>::Available());
-    if (CoarseParts<Machine>::Takes(blocks_, batches)) {
-      auto parts = std::make_unique<CoarseParts<Machine>>();
-      CERES_EXT_RETURN_IF_ERROR(
-          parts->Setup(batches[0], blocks_, f_varies, context, machine_));
+    auto parts = std::make_unique<CoarseParts<Machine>>();
+    bool takes = false;
+    CERES_EXT_RETURN_IF_ERROR(parts->Setup(
+        batches, blocks_, f_varies, schur, context, machine_, &takes));
+    if (takes) {
       matrix_ = std::move(parts);
       return {};
     }
@@ -152,13 +156,11 @@ class CoarseSpace {
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
 
-  const kernels::SchurUnknowns<Machine>& unknowns() const {
-    return matrix_->unknowns();
-  }
+  const CoarseBlocks& unknowns() const { return matrix_->blocks(); }
 
   // Clusters of the blocks of F, and the order of P.
   kernels::Status FindClusters() {
-    const std::vector<int32_t>& begin = unknowns().host_begin();
+    const std::vector<int32_t>& begin = unknowns().begin;
     std::vector<int32_t> size(begin.size() - 1);
     for (size_t i = 0; i < size.size(); ++i) {
       size[i] = begin[i + 1] - begin[i];
@@ -180,6 +182,7 @@ class CoarseSpace {
                   " clusters."};
     }
     CERES_EXT_RETURN_IF_ERROR(SetOrder(cluster));
+    FindAlone();
     CERES_EXT_RETURN_IF_ERROR(
         matrix_->SetClusters(cluster, num_clusters_, place_of_f_.data()));
     stride_ = CoarseSolver<Machine>::Stride(num_coarse());
@@ -195,7 +198,7 @@ class CoarseSpace {
 
   // cluster: of each block.
   kernels::Status SetOrder(const std::vector<int32_t>& cluster) {
-    const std::vector<int32_t>& begin = unknowns().host_begin();
+    const std::vector<int32_t>& begin = unknowns().begin;
     std::vector<std::vector<int32_t>> of_cluster(
         static_cast<size_t>(num_clusters_));
     for (size_t i = 0; i < cluster.size(); ++i) {
@@ -213,10 +216,10 @@ class CoarseSpace {
     for (int32_t c = 0; c < num_clusters_; ++c) {
       for (const int32_t u : of_cluster[c]) {
         place[u] = static_cast<int32_t>(order_.size());
-        place_of_f[unknowns().host_column()[u]] = place[u];
+        place_of_f[unknowns().column[u]] = place[u];
         order_.push_back(u);
         cluster_of.push_back(c);
-        place_in_f.push_back(unknowns().host_column()[u]);
+        place_in_f.push_back(unknowns().column[u]);
       }
       cluster_begin_.push_back(static_cast<int32_t>(order_.size()));
     }
@@ -228,6 +231,28 @@ class CoarseSpace {
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(place_of_f, &place_of_f_));
     return machine_->Allocate(kNumVectors * static_cast<int64_t>(order_.size()),
                               &p_);
+  }
+
+  // The clusters of one block of F have no part in the split problem: a block
+  // that all views share would be the larger part of their columns.
+  void FindAlone() {
+    is_alone_.assign(static_cast<size_t>(num_clusters_), 1);
+    for (int32_t c = 0; c < num_clusters_; ++c) {
+      if (cluster_begin_[c] == cluster_begin_[c + 1]) {
+        continue;
+      }
+      const auto place = [&](int32_t t) {
+        return blocks_.f.PlaceOf(unknowns().column[order_[t]]);
+      };
+      const auto first = place(cluster_begin_[c]);
+      for (int32_t t = cluster_begin_[c]; t < cluster_begin_[c + 1]; ++t) {
+        const auto other = place(t);
+        if (other.family != first.family || other.block != first.block) {
+          is_alone_[c] = 0;
+          break;
+        }
+      }
+    }
   }
 
   // P, of the split problem of the system.
@@ -282,9 +307,8 @@ class CoarseSpace {
     for (int32_t c = 0; c < num_clusters_; ++c) {
       const int64_t n = cluster_begin_[c + 1] - cluster_begin_[c];
       for (int32_t i = 0; i < n; ++i) {
-        const int64_t column =
-            unknowns().host_column()[order_[cluster_begin_[c] + i]];
-        cluster[column] = c;
+        const int64_t column = unknowns().column[order_[cluster_begin_[c] + i]];
+        cluster[column] = is_alone_[c] != 0 ? -1 : c;
         place[column] = i;
         row_begin[column] = matrix_begin[c] + n * i;
       }
@@ -302,20 +326,23 @@ class CoarseSpace {
         kernels::CompleteClustersParams{
             num_unknowns, cluster_of_.data(), split.scale, matrices},
         machine_));
-    CERES_EXT_RETURN_IF_ERROR(Run(
-        kernels::ClusterBlocksParams{
-            f[0].num_blocks,
-            f[0].size,
-            place_of_f_.data(),
-            cluster_of_.data(),
-            kernels::PackedBlocks<const double>(
-                f[0], Machine::kLayout, diagonal_.data()),
-            system.f_diagonal,
-            matrices,
-            first.data(),
-            size.data(),
-            b.data()},
-        machine_));
+    for (const kernels::BlockFamily& family : f) {
+      const int64_t at = family.value_begin;
+      CERES_EXT_RETURN_IF_ERROR(Run(
+          kernels::ClusterBlocksParams{
+              family.num_blocks,
+              family.size,
+              place_of_f_.data() + at,
+              cluster_of_.data(),
+              kernels::PackedBlocks<const double>(
+                  family, Machine::kLayout, diagonal_.data()),
+              system.f_diagonal == nullptr ? nullptr : system.f_diagonal + at,
+              matrices,
+              first.data(),
+              size.data(),
+              b.data()},
+          machine_));
+    }
     CERES_EXT_RETURN_IF_ERROR(
         Run(kernels::ClusterVectorsParams{matrices,
                                           LargestCluster(),
@@ -333,7 +360,7 @@ class CoarseSpace {
     std::vector<int32_t> cluster(num_f, -1);
     std::vector<int32_t> place(num_f, -1);  // in the cluster
     std::vector<ClusterSystem> systems(static_cast<size_t>(num_clusters_));
-    const std::vector<int64_t>& f_column = unknowns().host_column();
+    const std::vector<int64_t>& f_column = unknowns().column;
     for (int32_t c = 0; c < num_clusters_; ++c) {
       systems[c].n = cluster_begin_[c + 1] - cluster_begin_[c];
       systems[c].matrix.assign(
@@ -341,7 +368,7 @@ class CoarseSpace {
                               systems[c].n),
           0.0);
       for (int32_t t = cluster_begin_[c]; t < cluster_begin_[c + 1]; ++t) {
-        cluster[f_column[order_[t]]] = c;
+        cluster[f_column[order_[t]]] = is_alone_[c] != 0 ? -1 : c;
         place[f_column[order_[t]]] = t - cluster_begin_[c];
       }
     }
@@ -455,6 +482,14 @@ class CoarseSpace {
       system->block_size.push_back(static_cast<int32_t>(end - at));
       at = end;
     }
+    // Vectors of all its directions.
+    if (system->block_size.size() == 1) {
+      for (int64_t j = 0; j < system->n; ++j) {
+        std::copy_n(system->blocks.begin() + system->n * j,
+                    system->n,
+                    system->matrix.begin() + stride * j);
+      }
+    }
   }
 
   kernels::ProlongationRef Prolongation() const {
@@ -493,6 +528,7 @@ class CoarseSpace {
   std::unique_ptr<CoarseMatrix<Machine>> matrix_;
   std::vector<int32_t> order_;  // the unknowns by clusters
   std::vector<int32_t> cluster_begin_;
+  std::vector<unsigned char> is_alone_;  // of each cluster: it is one block
   Buffer<int32_t> machine_cluster_begin_;
   Buffer<int32_t> machine_place_;
   Buffer<int32_t> place_of_f_;

@@ -140,7 +140,7 @@ class TwoLevelPreconditioner final : public Preconditioner<Machine> {
     const auto start = std::chrono::steady_clock::now();
     kernels::Status status;
     if (!is_set_up_) {
-      status = coarse_->Setup(batches_, f_varies_, context_);
+      status = coarse_->Setup(batches_, f_varies_, schur_, context_);
       is_set_up_ = status.ok();
     }
     if (status.ok()) {
