@@ -180,6 +180,48 @@ class PositionsTest : public ::testing::TestWithParam<DeviceType> {
     }
   }
 
+  // Stock's solves of a problem from starts that differ by rounding. make()
+  // returns a Positions or RandomPositions; solve solves one.
+  template <typename Make, typename Solve>
+  static std::vector<ceres::Solver::Summary> SolveNearby(const Make& make,
+                                                         const Solve& solve) {
+    std::vector<ceres::Solver::Summary> summaries;
+    for (const double rounding : {0.0, 1e-15, 3e-15, -1e-15, 1e-14}) {
+      auto of = make();
+      for (double& value : of.centers) {
+        value *= 1.0 + rounding;
+      }
+      solve(&of, &summaries.emplace_back());
+    }
+    return summaries;
+  }
+  // The search along the projected step may make all of the rounding of a step:
+  // costs are compared while those of stock's solves are the same. Returns how
+  // many are.
+  static size_t ExpectSameCostsNearby(
+      const ceres::Solver::Summary& ours,
+      const std::vector<ceres::Solver::Summary>& stock) {
+    const auto& expected = stock[0].iterations;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const double cost = expected[i].cost;
+      if (std::any_of(stock.begin(), stock.end(), [&](const auto& other) {
+            return i >= other.iterations.size() ||
+                   std::abs(other.iterations[i].cost - cost) > 1e-10 * cost;
+          })) {
+        return i;
+      }
+      if (i >= ours.iterations.size()) {
+        ADD_FAILURE() << "There are fewer iterations.";
+        return i;
+      }
+      EXPECT_NEAR(ours.iterations[i].cost, cost, 1e-7 * cost) << i;
+      EXPECT_EQ(ours.iterations[i].step_is_successful,
+                expected[i].step_is_successful)
+          << i;
+    }
+    return expected.size();
+  }
+
   Options ext_options_;
 };
 
@@ -222,21 +264,23 @@ TEST_P(PositionsTest, HaveTheCostsOfStock) {
 // Values in bounds, as stock has them. The search along the projected step is
 // Ceres's; it makes more of the rounding of two steps than they themselves.
 TEST_P(PositionsTest, KeepBounds) {
-  Positions of_stock(5);
   ceres::Solver::Options options;
   Wanted wanted;
   wanted.bounds = true;
-  const auto stock = MakeProblem(wanted, &of_stock, &options);
-  options.max_num_iterations = 8;
-  ceres::Solver::Summary expected;
-  ceres::Solve(options, stock.get(), &expected);
+  const auto expected =
+      SolveNearby([] { return Positions(5); },
+                  [&](Positions* of, ceres::Solver::Summary* summary) {
+                    const auto stock = MakeProblem(wanted, of, &options);
+                    options.max_num_iterations = 8;
+                    ceres::Solve(options, stock.get(), summary);
+                  });
   Positions of_ours(5);
   const auto ours = MakeProblem(wanted, &of_ours, &options);
   options.max_num_iterations = 8;
   Summary summary;
   Solve(options, ext_options_, ours.get(), &summary);
   ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-  ExpectSameCosts(summary, expected);
+  EXPECT_GE(ExpectSameCostsNearby(summary, expected), 4u);
   EXPECT_GE(*std::min_element(of_ours.scales.begin(), of_ours.scales.end()),
             1e-5);
 }
@@ -462,51 +506,68 @@ TEST_P(PositionsTest, OfAnyStructureHaveTheCostsOfStock) {
 #else
   constexpr unsigned kNumCases = 200;
 #endif
-  // The search along the projected step may make all of the rounding of a step:
-  // costs are compared while stock's are the same from starts that differ by
-  // it.
-  constexpr double kRounding[] = {0.0, 1e-15, 3e-15, -1e-15, 1e-14};
   size_t num_iterations = 0;
   size_t num_compared = 0;
   for (unsigned seed = 1; seed <= kNumCases; ++seed) {
     SCOPED_TRACE(seed);
     ceres::Solver::Options options;
-    std::vector<ceres::Solver::Summary> expected;
-    for (const double rounding : kRounding) {
-      RandomPositions of_stock(seed);
-      const auto stock = of_stock.Make(&options);
-      for (double& value : of_stock.centers) {
-        value *= 1.0 + rounding;
-      }
-      ceres::Solve(options, stock.get(), &expected.emplace_back());
-    }
+    const auto expected =
+        SolveNearby([&] { return RandomPositions(seed); },
+                    [&](RandomPositions* of, ceres::Solver::Summary* summary) {
+                      const auto stock = of->Make(&options);
+                      ceres::Solve(options, stock.get(), summary);
+                    });
     RandomPositions of_ours(seed);
     const auto ours = of_ours.Make(&options);
     Summary summary;
     Solve(options, ext_options_, ours.get(), &summary);
     ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-    for (size_t i = 0; i < expected[0].iterations.size(); ++i) {
-      const double cost = expected[0].iterations[i].cost;
-      ++num_iterations;
-      if (std::any_of(expected.begin(), expected.end(), [&](const auto& other) {
-            return i >= other.iterations.size() ||
-                   std::abs(other.iterations[i].cost - cost) > 1e-10 * cost;
-          })) {
-        num_iterations += expected[0].iterations.size() - i - 1;
-        break;
-      }
-      ++num_compared;
-      ASSERT_LT(i, summary.iterations.size());
-      EXPECT_NEAR(summary.iterations[i].cost, cost, 1e-7 * cost) << i;
-      EXPECT_EQ(summary.iterations[i].step_is_successful,
-                expected[0].iterations[i].step_is_successful)
-          << i;
-    }
+    num_iterations += expected[0].iterations.size();
+    num_compared += ExpectSameCostsNearby(summary, expected);
     if (testing::Test::HasFailure()) {
       return;
     }
   }
   EXPECT_GT(num_compared, num_iterations * 9 / 10);
+}
+
+// The memory of rows from arrays, of which ceres_ext/solver/nested_batch.h has
+// the bill: five rows a point, and PCG.
+TEST_P(PositionsTest, TakeFewBytesARow) {
+  int64_t bytes[2];
+  int64_t num_rows[2];
+  for (const int i : {0, 1}) {
+    Positions of(7, 2000 + 4000 * i);
+    num_rows[i] = static_cast<int64_t>(of.errors.size());
+    ArrayProblem arrays;
+    const auto add = [&](std::vector<double>* values, int size) {
+      return arrays.AddParameters(
+          {values->data(), static_cast<int64_t>(values->size()) / size, size});
+    };
+    const int centers = add(&of.centers, 3);
+    const int points = add(&of.points, 3);
+    const int scales = add(&of.scales, 1);
+    ceres::HuberLoss loss(0.1);
+    arrays.AddResiduals<DirectionCost>(num_rows[i],
+                                       of.errors.data(),
+                                       {{centers, of.camera.data()},
+                                        {points, of.point.data()},
+                                        {scales, nullptr}},
+                                       &loss);
+    ceres::Solver::Options options;
+    options.linear_solver_type = ceres::ITERATIVE_SCHUR;
+    options.preconditioner_type = ceres::SCHUR_JACOBI;
+    options.max_num_iterations = 1;
+    options.logging_type = ceres::SILENT;
+    Summary summary;
+    Solve(options, ext_options_, &arrays, &summary);
+    ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+    bytes[i] = summary.memory_bytes;
+  }
+  const double of_row = static_cast<double>(bytes[1] - bytes[0]) /
+                        static_cast<double>(num_rows[1] - num_rows[0]);
+  RecordProperty("bytes_of_row", std::to_string(of_row));
+  EXPECT_LT(of_row, 520.0);
 }
 
 // With constant scales in some rows and constant centres, exact steps and PCG
