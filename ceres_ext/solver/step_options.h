@@ -78,6 +78,10 @@ struct StepOptions {
   // 0 <= min_num_iterations <= max_num_iterations. There is at least one
   // iteration, unless the right-hand side is zero.
   int min_num_iterations = 0;
+  // Each of the first steps by PCG takes at least min_num_first_iterations, or
+  // max_num_iterations if these are fewer.
+  int num_first_steps = 0;
+  int min_num_first_iterations = 0;
   int max_num_iterations = 500;
   // Interval, in iterations, at which r = b - A x is recomputed; at least 1.
   int residual_reset_period = 10;

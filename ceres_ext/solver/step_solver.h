@@ -86,6 +86,7 @@ class StepSolver {
       return {kernels::StatusCode::kInvalidArgument, error};
     }
     options_ = options;
+    num_first_steps_left_ = options.num_first_steps;
     batches_ = batches;
     machine_ = machine;
     if (f_varies.empty() && options.needs_schur_matrix()) {
@@ -435,10 +436,11 @@ class StepSolver {
     }
     StepOptions options = options_;
     int left = choice_.MaxNumIterations();
+    const int least = LeastIterations();
     for (bool has_changed = true; has_changed;) {
       ListOperands(system, vectors.x);
-      options.min_num_iterations = std::max(options_.min_num_iterations,
-                                            preconditioner_->LeastIterations());
+      options.min_num_iterations =
+          std::max(least, preconditioner_->LeastIterations());
       options.max_num_iterations = std::max(
           options.min_num_iterations, preconditioner_->MostIterations(left));
       CERES_EXT_RETURN_IF_ERROR(RunPcg(
@@ -482,6 +484,17 @@ class StepSolver {
       forcing_ = {scalars.norm_rhs, scalars.q_tolerance};
     }
     return SummarizePcg(scalars, summary);
+  }
+
+  // Iterations of the next step by PCG at least.
+  int LeastIterations() {
+    if (num_first_steps_left_ == 0) {
+      return options_.min_num_iterations;
+    }
+    --num_first_steps_left_;
+    return std::max(options_.min_num_iterations,
+                    std::min(options_.min_num_first_iterations,
+                             options_.max_num_iterations));
   }
 
   kernels::Status SummarizePcg(const kernels::PcgScalars& scalars,
@@ -694,6 +707,7 @@ class StepSolver {
 
   // State of the last linearisation that was solved.
   kernels::PcgForcing forcing_;
+  int num_first_steps_left_ = 0;  // StepOptions::num_first_steps
 };
 
 }  // namespace ceres_ext::solver

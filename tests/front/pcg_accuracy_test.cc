@@ -293,6 +293,35 @@ TEST(ForcingSequence, AutoIsCeressWhereTheStepsAreItsOwn) {
             SolveWith(constant, 0.1, 0.0, 8).parameters);
 }
 
+// With this eta one or two iterations are enough for a step.
+TEST(FirstSteps, TakeTenIterationsWhereThisLibraryChoosesPcg) {
+  Options chosen;
+  chosen.linear_solver = LINEAR_SOLVER_AUTO;
+  const auto iterations = [](const Options& ext_options, size_t step) {
+    const Summary summary = SolveWith(ext_options, 0.9, 0.0, 4).summary;
+    return summary.iterations.at(step).linear_solver_iterations;
+  };
+  for (size_t step = 1; step <= 4; ++step) {
+    EXPECT_GE(iterations(chosen, step), 10) << step;
+  }
+  EXPECT_LT(iterations({}, 1), 10);
+}
+
+TEST(FirstSteps, TakeNoMoreIterationsThanThereMayBe) {
+  BalTestProblem bal = MakeBalTestProblem(40, 300, 3, 9);
+  auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
+  ceres::Solver::Options options = TestOptions(&bal);
+  options.max_num_iterations = 1;
+  options.max_linear_solver_iterations = 3;
+  Options ext_options;
+  ext_options.device = kDevice;
+  ext_options.linear_solver = LINEAR_SOLVER_AUTO;
+  Summary summary;
+  Solve(options, ext_options, problem.get(), &summary);
+  EXPECT_GT(summary.num_pcg_iterations, 0);
+  EXPECT_LE(summary.num_pcg_iterations, 3);
+}
+
 TEST(Summary, CountsSolvesAtTheLimitOfPcg) {
   BalTestProblem bal = MakeBalTestProblem(40, 300, 3, 9);
   auto problem = BuildProblem(&bal, Derivatives::kAnalytic);

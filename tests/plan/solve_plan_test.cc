@@ -208,7 +208,7 @@ TEST_F(SolvePlanTest, SetsUpExactStepsWhereItPays) {
 TEST_F(SolvePlanTest, MixesPcgAndExactSteps) {
   options().linear_solver = LINEAR_SOLVER_AUTO;
   options().device = DEVICE_HOST;
-  rows_.num_other_columns = 500;
+  rows_.num_other_columns = 400;
   SolvePlan plan = Plan();
   EXPECT_EQ(plan.linear_solver_type, ceres::ITERATIVE_SCHUR);
   EXPECT_TRUE(plan.step.is_mixture());
@@ -216,7 +216,7 @@ TEST_F(SolvePlanTest, MixesPcgAndExactSteps) {
   EXPECT_TRUE(plan.merge_blocks);
   EXPECT_THAT(plan.notes, IsEmpty());
   // n^3 / 3 operations of 2.4e-11 s against 24,000 values of 1e-9 s.
-  EXPECT_NEAR(plan.step.exact_step_cost, 1e-3 / 2.4e-5, 5);
+  EXPECT_NEAR(plan.step.exact_step_cost, 5.1e-4 / 2.4e-5, 5);
   EXPECT_NEAR(plan.step.exact_setup_cost, plan.step.exact_step_cost, 1);
   // The same for any number of threads.
   request_.num_threads = 16;
@@ -271,7 +271,36 @@ TEST_F(SolvePlanTest, HasASecondLevelWhereExactStepsAreDearer) {
   rows_.num_values = 16000000;
   const int of_few = Plan().step.coarse_after;
   rows_.num_values = 700000000;
-  EXPECT_GT(of_few, Plan().step.coarse_after + 200);
+  EXPECT_GT(of_few, Plan().step.coarse_after + 70);
+}
+
+// Ten exact steps cost more than a second level, though the first of them costs
+// less than its set-up, 100 iterations.
+TEST_F(SolvePlanTest, HasASecondLevelIfTenExactStepsAreDearer) {
+  options().linear_solver = LINEAR_SOLVER_AUTO;
+  options().device = DEVICE_HOST;
+  // 4.1e7 operations take 41 times the 2.4e-5 s of an iteration.
+  rows_.num_other_columns = 497;
+  const SolvePlan plan = Plan();
+  EXPECT_FALSE(plan.step.may_factorize());
+  EXPECT_TRUE(plan.step.may_be_coarse());
+  options().preconditioner = PRECONDITIONER_SCHUR_JACOBI;
+  const solver::StepOptions of_exact = Plan().step;
+  EXPECT_TRUE(of_exact.is_mixture());
+  EXPECT_GT(of_exact.exact_step_cost, 35);
+  EXPECT_LT(of_exact.exact_setup_cost + of_exact.exact_step_cost, 100);
+}
+
+// The first steps decide in which valley a solve ends, and a program's own
+// choice takes Ceres's steps.
+TEST_F(SolvePlanTest, TakesFirstStepsWithCare) {
+  options().linear_solver = LINEAR_SOLVER_AUTO;
+  rows_.num_other_columns = 3000;
+  EXPECT_GT(Plan().step.num_first_steps, 0);
+  EXPECT_GT(Plan().step.min_num_first_iterations, 0);
+  EXPECT_EQ(Plan().step.min_num_iterations, 0);
+  options().linear_solver = LINEAR_SOLVER_ITERATIVE_SCHUR;
+  EXPECT_EQ(Plan().step.num_first_steps, 0);
 }
 
 // A Jacobian of which S can be formed is stored if S may be wanted.

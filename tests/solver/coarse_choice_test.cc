@@ -41,12 +41,12 @@ TEST(CoarseChoice, StaysOffIfNoStepIsHard) {
   CoarseChoice choice;
   choice.Setup(160, 15);
   for (int step = 0; step < 100; ++step) {
-    EXPECT_GE(choice.MaxNumIterations(500), 45);
-    EXPECT_FALSE(choice.NoteStepWithout(44, true));
+    EXPECT_GE(choice.MaxNumIterations(500), 30);
+    EXPECT_FALSE(choice.NoteStepWithout(29, true));
     EXPECT_FALSE(choice.IsOn());
   }
-  EXPECT_EQ(choice.MaxNumIterations(500), 45);
-  EXPECT_TRUE(choice.NoteStepWithout(45, false));
+  EXPECT_EQ(choice.MaxNumIterations(500), 30);
+  EXPECT_TRUE(choice.NoteStepWithout(30, false));
   EXPECT_TRUE(choice.IsOn());
 }
 
