@@ -13,12 +13,19 @@
 #include "batch_cases.h"
 #include "ceres/manifold.h"
 #include "ceres/problem.h"
+#include "ceres/product_manifold.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "gtest/gtest.h"
 #include "tests/common/random_cases.h"
 
 namespace ceres_ext {
 namespace {
+
+#ifdef CERES_EXT_EMULATED
+constexpr int kNumCases = 10;
+#else
+constexpr int kNumCases = 60;
+#endif
 
 Case RandomCase(int camera_size, Random* random) {
   const int num_cameras = 1 + random->Below(random->Chance(0.1) ? 30 : 8);
@@ -53,16 +60,25 @@ TEST(RandomWindows, SolveAsCeres) {
   ceres::CauchyLoss cauchy(2.0);
   ceres::TukeyLoss tukey(20.0);
   ceres::TolerantLoss tolerant(2.0, 0.5);
-  BalCameraManifold turn;
+  // Manifolds of 9 values: constant intrinsics, 6 columns; a constant angle and
+  // k2, 9 columns. Of 10 values: a turn with and without intrinsics, 9 and 6
+  // columns; only constant values, 10 columns.
   ceres::SubsetManifold pose(9, {6, 7, 8});
-  ForEachCase(60, [&](Random* random) {
+  ceres::SubsetManifold some(9, {1, 8});
+  BalCameraManifold turn;
+  ceres::ProductManifold<ceres::QuaternionManifold, ceres::SubsetManifold>
+      turn_of_pose(ceres::QuaternionManifold(),
+                   ceres::SubsetManifold(6, {3, 4, 5}));
+  ceres::SubsetManifold constant_focal_length(10, {7});
+  ForEachCase(kNumCases, [&](Random* random) {
     const int camera_size = random->Chance(0.3) ? 10 : 9;
     ceres::LossFunction* const loss = random->OneOf<ceres::LossFunction*>(
         {nullptr, nullptr, &huber, &cauchy, &tukey, &tolerant});
-    ceres::Manifold* const manifold = camera_size == 10 ? &turn
-                                      : random->Chance(0.5)
-                                          ? static_cast<ceres::Manifold*>(&pose)
-                                          : nullptr;
+    ceres::Manifold* const manifold =
+        camera_size == 10
+            ? random->OneOf<ceres::Manifold*>(
+                  {&turn, &turn_of_pose, &constant_focal_length})
+            : random->OneOf<ceres::Manifold*>({nullptr, nullptr, &pose, &some});
     std::vector<Case> cases;
     for (int i = 0; i < 8; ++i) {
       cases.push_back(RandomCase(camera_size, random));

@@ -22,7 +22,6 @@
 #include "ceres/manifold.h"
 #include "ceres/normal_prior.h"
 #include "ceres/problem.h"
-#include "ceres/product_manifold.h"
 #include "ceres/solver.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/batch.h"
@@ -85,37 +84,6 @@ TEST(SolveBatch, SolvesAsCeresByKind) {
   for (const int camera_size : {9, 10}) {
     SCOPED_TRACE(camera_size);
     ExpectAsCeres(SomeCases(camera_size), nullptr, SomeOptions());
-  }
-}
-
-TEST(SolveBatch, SolvesAsCeresWithManifolds) {
-  // Manifolds of 9 values: constant intrinsics, 6 columns; a constant angle and
-  // k2, 9 columns.
-  ceres::SubsetManifold constant_intrinsics(9, {6, 7, 8});
-  ceres::SubsetManifold some(9, {1, 8});
-  for (ceres::Manifold* const manifold : {&constant_intrinsics, &some}) {
-    std::vector<Case> cases = SomeCases(9);
-    for (Case& one : cases) {
-      one.manifold = manifold;
-    }
-    ExpectAsCeres(cases, nullptr, SomeOptions());
-  }
-  // Manifolds of 10 values: a turn with and without intrinsics, 9 and 6
-  // columns; only constant values, 10 columns.
-  BalCameraManifold turn;
-  ceres::ProductManifold<ceres::QuaternionManifold, ceres::SubsetManifold>
-      turn_of_pose(ceres::QuaternionManifold(),
-                   ceres::SubsetManifold(6, {3, 4, 5}));
-  ceres::SubsetManifold constant_focal_length(10, {7});
-  for (ceres::Manifold* const manifold :
-       {static_cast<ceres::Manifold*>(&turn),
-        static_cast<ceres::Manifold*>(&turn_of_pose),
-        static_cast<ceres::Manifold*>(&constant_focal_length)}) {
-    std::vector<Case> cases = SomeCases(10);
-    for (Case& one : cases) {
-      one.manifold = manifold;
-    }
-    ExpectAsCeres(cases, nullptr, SomeOptions());
   }
 }
 
