@@ -199,10 +199,19 @@ class LaneTeam {
 template <typename Model,
           uint32_t kVarying,
           int kLanes,
+          bool kIsBounded,
           typename BlockSizes = typename Model::BlockSizes>
 class FitProblem;
-template <typename Model, uint32_t kVarying, int kLanes, int... Ns>
-class FitProblem<Model, kVarying, kLanes, std::integer_sequence<int, Ns...>> {
+template <typename Model,
+          uint32_t kVarying,
+          int kLanes,
+          bool kIsBounded,
+          int... Ns>
+class FitProblem<Model,
+                 kVarying,
+                 kLanes,
+                 kIsBounded,
+                 std::integer_sequence<int, Ns...>> {
  public:
   using Slots = FitSlots<kVarying, Ns...>;
   using Blocks = typename Slots::Blocks;
@@ -269,6 +278,21 @@ class FitProblem<Model, kVarying, kLanes, std::integer_sequence<int, Ns...>> {
   }
   __device__ uint32_t used_columns() const { return used_columns_; }
 
+  // Moves x onto its bounds, after Load.
+  __device__ void BoundStart() {
+    Blocks::ForEach([&](auto s) {
+      if constexpr (Slots::Varies(s)) {
+        const FitSlot& slot = params_.slots[s];
+        if (lane_ == 0 && IsVarying(s)) {
+          slot.Bound(slot.begin[record_.number],
+                     Blocks::Size(s),
+                     memory_->x + Slots::Begin(s));
+        }
+      }
+    });
+    __syncwarp();
+  }
+
   __device__ bool AddRows(const double* x, Sums* sums) {
     return ForEachRow</*kOnlyActive=*/true>(
         [&](const FitRows& rows, int64_t k) {
@@ -318,6 +342,11 @@ class FitProblem<Model, kVarying, kLanes, std::integer_sequence<int, Ns...>> {
         constexpr int kBegin = Slots::Begin(s);
         if (IsVarying(s)) {
           ManifoldOf(s).Plus(x + kBegin, delta + kBegin, moved + kBegin);
+          if constexpr (kIsBounded) {
+            const FitSlot& slot = params_.slots[s];
+            slot.Bound(
+                slot.begin[record_.number], Blocks::Size(s), moved + kBegin);
+          }
         } else {
           for (int e = 0; e < Blocks::Size(s); ++e) {
             moved[kBegin + e] = x[kBegin + e];
@@ -468,10 +497,10 @@ class FitProblem<Model, kVarying, kLanes, std::integer_sequence<int, Ns...>> {
 // Mapping: kLanes lanes of a warp solve a fit; each has every kLanes-th row.
 // Order: the rows of a lane, then a tree over the lanes. Traffic: what a row
 // refers to, in each evaluation.
-template <typename Model, uint32_t kVarying, int kLanes>
+template <typename Model, uint32_t kVarying, int kLanes, bool kIsBounded>
 __global__ void __launch_bounds__(kFitBlock)
     SolveFitsKernel(const __grid_constant__ FitParams params) {
-  using Problem = FitProblem<Model, kVarying, kLanes>;
+  using Problem = FitProblem<Model, kVarying, kLanes, kIsBounded>;
   using Memory = typename Problem::Memory;
   using Team = LaneTeam<kLanes>;
   constexpr int kTeams = kFitBlock / kLanes;
@@ -492,7 +521,11 @@ __global__ void __launch_bounds__(kFitBlock)
   const bool is_valid = Team::Sum(is_valid_here ? 0.0 : 1.0) == 0.0;
   const auto num_active = static_cast<int32_t>(Team::Sum(num_rows));
   const bool is_solved = is_fit && is_valid && num_active > 0;
-  FitSolve<Problem::kColumns, Problem, Team>(&problem, memory, &team)
+  if constexpr (kIsBounded) {
+    problem.BoundStart();
+  }
+  FitSolve<Problem::kColumns, Problem, Team, kIsBounded>(
+      &problem, memory, &team)
       .Run(params.options, is_solved, problem.used_columns());
   if (is_solved) {
     problem.Store();
@@ -548,8 +581,9 @@ struct FitForm {
 
   template <typename Function>
   static int WithKernel(int kernel, const Function& f) {
-    return kernel == 0 ? f(&SolveFitsKernel<Model, kVarying, 8>)
-                       : f(&SolveFitsKernel<Model, kVarying, 32>);
+    return kernel == 0   ? f(&SolveFitsKernel<Model, kVarying, 8, false>)
+           : kernel == 1 ? f(&SolveFitsKernel<Model, kVarying, 32, false>)
+                         : f(&SolveFitsKernel<Model, kVarying, 32, true>);
   }
 };
 

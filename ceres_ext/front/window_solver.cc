@@ -39,7 +39,7 @@ struct Submission {
 
   Ticket ticket = 0;  // 0: free
   int32_t stop = 0;
-  const TrustRegionOptions region_options;
+  const LoopOptions region_options;
   SmallLane* lane = nullptr;
   ProblemBatch batch;
   std::array<std::unique_ptr<SmallKind>, kNumSmallKinds> kinds;

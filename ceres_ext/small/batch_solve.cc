@@ -262,7 +262,7 @@ class BatchSolve {
   }
 
   const BatchCall& call_;
-  const TrustRegionOptions region_options_;
+  const LoopOptions region_options_;
   const ProblemBatch& batch_;
   kernels::HostContext* const context_;
   std::unique_ptr<SmallKind> kinds_[kNumSmallKinds];

@@ -112,6 +112,7 @@ void SummarizeInFull(const ProblemSummary& summary,
   full.num_effective_parameters_reduced = size.num_effective_parameters;
   full.num_residual_blocks_reduced = size.num_residual_blocks;
   full.num_residuals_reduced = size.num_residuals;
+  full.is_constrained = size.is_constrained;
   full.path = PATH_FULL;
   const std::string kind =
       summary.solved_as == SOLVED_AS_WINDOW ? "window" : "fit";

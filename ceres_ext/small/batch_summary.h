@@ -27,6 +27,7 @@ struct ReducedSize {
   int num_effective_parameters = 0;
   int num_residual_blocks = 0;
   int num_residuals = 0;
+  bool is_constrained = false;
   ceres::LinearSolverType linear_solver_type = ceres::DENSE_SCHUR;
 };
 

@@ -10,9 +10,9 @@
 
 namespace ceres_ext {
 
-TrustRegionOptions OptionsOfRegion(const ceres::Solver::Options& options,
-                                   const int32_t* stop) {
-  TrustRegionOptions region;
+LoopOptions OptionsOfRegion(const ceres::Solver::Options& options,
+                            const int32_t* stop) {
+  LoopOptions region;
   region.stop = stop;
   region.max_num_iterations = options.max_num_iterations;
   region.max_num_consecutive_invalid_steps =
@@ -27,19 +27,39 @@ TrustRegionOptions OptionsOfRegion(const ceres::Solver::Options& options,
   region.gradient_tolerance = options.gradient_tolerance;
   region.parameter_tolerance = options.parameter_tolerance;
   region.jacobi_scaling = options.jacobi_scaling;
+  StepSearchOptions& search = region.search;
+  search.max_num_iterations = options.max_num_line_search_step_size_iterations;
+  search.interpolation =
+      options.line_search_interpolation_type == ceres::BISECTION
+          ? StepInterpolation::kBisection
+      : options.line_search_interpolation_type == ceres::QUADRATIC
+          ? StepInterpolation::kQuadratic
+          : StepInterpolation::kCubic;
+  search.sufficient_decrease = options.line_search_sufficient_function_decrease;
+  search.min_step_size = options.min_line_search_step_size;
+  search.max_contraction = options.max_line_search_step_contraction;
+  search.min_contraction = options.min_line_search_step_contraction;
   return region;
 }
 
-std::string WhyBounded(const ProblemBatch& batch, int64_t i) {
+std::string WhyBadBounds(const ProblemBatch& batch, int64_t i) {
   const auto& all = batch.problem.parameters();
   for (size_t a = 0; a < all.size(); ++a) {
     const ArrayProblem::Parameters& p = all[a];
     const int64_t end = batch.parameter_begin[a][i + 1];
     for (int64_t b = batch.parameter_begin[a][i]; p.MayHaveBounds() && b < end;
          ++b) {
+      const bool moves = p.ManifoldOf(b) == nullptr &&
+                         (p.is_constant == nullptr || p.is_constant[b] == 0);
       for (int j = 0; j < p.size; ++j) {
-        if (p.IsBounded(b, j)) {
-          return "a parameter block has bounds";
+        const double lower = p.LowerBoundOf(b, j);
+        const double upper = p.UpperBoundOf(b, j);
+        const double x = p.values[b * p.size + j];
+        // False for NaN.
+        const bool is_within = lower <= x && x <= upper;
+        if (moves ? !(lower < upper) : !is_within || lower >= upper) {
+          return "bounds are not valid, or a value that its manifold may hold "
+                 "starts outside";
         }
       }
     }
@@ -138,7 +158,7 @@ std::unique_ptr<SmallKind> MakeSmallKind(int number,
 }
 
 std::unique_ptr<SmallPiece> MakeSmallPiece(int number,
-                                           const TrustRegionOptions* options) {
+                                           const LoopOptions* options) {
   if (number == 0) {
     return std::make_unique<FitPiece>(options);
   }

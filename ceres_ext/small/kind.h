@@ -17,6 +17,7 @@
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/small/batch_summary.h"
+#include "ceres_ext/solver/step_search.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "ceres_ext/window_solver.h"
 #include "cuda_kernels/base/status.h"
@@ -29,9 +30,9 @@ struct SmallBytes {
   int64_t outputs = 0;
 };
 
-// The trust region of each problem. stop: TrustRegionOptions::stop.
-TrustRegionOptions OptionsOfRegion(const ceres::Solver::Options& options,
-                                   const int32_t* stop);
+// The loop of each problem. stop: TrustRegionOptions::stop.
+LoopOptions OptionsOfRegion(const ceres::Solver::Options& options,
+                            const int32_t* stop);
 
 // Problems that are packed, sent and solved at a time.
 struct PieceSize {
@@ -77,7 +78,7 @@ class SmallWorkspace {
 class SmallPiece {
  public:
   // *options outlives the object.
-  explicit SmallPiece(const TrustRegionOptions* options) : options_(options) {}
+  explicit SmallPiece(const LoopOptions* options) : options_(options) {}
   virtual ~SmallPiece() = default;
   SmallPiece(const SmallPiece&) = delete;
   SmallPiece& operator=(const SmallPiece&) = delete;
@@ -162,7 +163,7 @@ class SmallPiece {
   // Writes the values that vary back to the caller.
   virtual void Unpack(int64_t i) const = 0;
 
-  const TrustRegionOptions* const options_;
+  const LoopOptions* const options_;
   int64_t begin_ = 0;
   int64_t end_ = 0;
   SmallBytes bytes_;
@@ -180,15 +181,16 @@ class SmallPiece {
   std::vector<int64_t> numbers_;
 };
 
-// The reason why no kind has problem i: windows and fits project nothing.
-std::string WhyBounded(const ProblemBatch& batch, int64_t i);
+// The reason why problem i may have bounds that are an error, which
+// ceres_ext::Solve finds and reports.
+std::string WhyBadBounds(const ProblemBatch& batch, int64_t i);
 
 // All kinds, in the order in which a problem is tried.
 inline constexpr int kNumSmallKinds = 2;
 using SmallKinds = std::array<SmallKind*, kNumSmallKinds>;  // null: not wanted
 std::unique_ptr<SmallKind> MakeSmallKind(int number, const ProblemBatch* batch);
 std::unique_ptr<SmallPiece> MakeSmallPiece(int number,
-                                           const TrustRegionOptions* options);
+                                           const LoopOptions* options);
 // The reason why no problem is of any of these kinds.
 const std::string& WhyOfNoKind(const SmallKinds& kinds);
 

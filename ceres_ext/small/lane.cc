@@ -22,7 +22,7 @@ int64_t Aligned(int64_t n) { return (n + 255) / 256 * 256; }
 
 }  // namespace
 
-SmallLane::SmallLane(const TrustRegionOptions* options) {
+SmallLane::SmallLane(const LoopOptions* options) {
   for (int k = 0; k < kNumSmallKinds; ++k) {
     parts_[k].piece = MakeSmallPiece(k, options);
   }

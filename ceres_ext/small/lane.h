@@ -18,7 +18,7 @@
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/small/device_work.h"
 #include "ceres_ext/small/kind.h"
-#include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/solver/step_search.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
 
@@ -67,7 +67,7 @@ class SmallLane {
   enum Where { kOfHost, kOfDevice, kRefused };
 
   // *options outlives the object.
-  explicit SmallLane(const TrustRegionOptions* options);
+  explicit SmallLane(const LoopOptions* options);
   ~SmallLane() { LeaveDevice(); }
 
   // All memory for submissions within the capacity is allocated by Use, or by

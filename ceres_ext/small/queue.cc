@@ -148,7 +148,7 @@ std::string SmallQueue::DeviceOf(const SmallLane& lane) const {
              : device() + ", fits: " + host;
 }
 
-SmallLane* SmallQueue::AddLane(const TrustRegionOptions* options) {
+SmallLane* SmallQueue::AddLane(const LoopOptions* options) {
   lanes_.push_back(std::make_unique<SmallLane>(options));
   SmallLane* const lane = lanes_.back().get();
   if (capacity_ != nullptr) {
@@ -159,7 +159,7 @@ SmallLane* SmallQueue::AddLane(const TrustRegionOptions* options) {
 
 size_t SmallQueue::DealLanes(int64_t num_pieces,
                              int num_in_flight,
-                             const TrustRegionOptions* options) {
+                             const LoopOptions* options) {
   size_t num_lanes = 1;
   if (has_device_) {
     // There is one stream if the caller has given it, or limits the memory.

@@ -26,7 +26,7 @@
 #include "ceres_ext/options.h"
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/small/lane.h"
-#include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/solver/step_search.h"
 #include "ceres_ext/window_solver.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
@@ -71,13 +71,13 @@ class SmallQueue {
   std::string DeviceOf(const SmallLane& lane) const;
 
   // *options outlives the object.
-  SmallLane* AddLane(const TrustRegionOptions* options);
+  SmallLane* AddLane(const LoopOptions* options);
   // Without a capacity: makes lanes for so many pieces, and deals them out over
   // the devices, with streams so that they run at once. Returns how many take
   // turns. num_in_flight: with one stream.
   size_t DealLanes(int64_t num_pieces,
                    int num_in_flight,
-                   const TrustRegionOptions* options);
+                   const LoopOptions* options);
   const std::vector<std::unique_ptr<SmallLane>>& lanes() const {
     return lanes_;
   }

@@ -67,6 +67,53 @@ def test_as_one_by_one(bal):
         assert of_one.final_cost == pytest.approx(expected.final_cost, rel=1e-6)
 
 
+def test_bounds(bal):
+    batch, parameter_begin, residual_begin = copies(bal, 3)
+    starts = batch.points.copy()
+    lower = bal.cameras - 1e-3 * (1 + numpy.abs(bal.cameras))
+    upper = bal.cameras + 1e-3 * (1 + numpy.abs(bal.cameras))
+    # The first problem has no bounds; of the last some cameras start outside.
+    upper[0, 6] = bal.cameras[0, 6] - 1.0
+    lower[0, 6] = upper[0, 6] - 2.0
+    of_batch = numpy.tile(lower, (3, 1)), numpy.tile(upper, (3, 1))
+    of_batch[0][: len(bal.cameras)] = -numpy.inf
+    of_batch[1][: len(bal.cameras)] = numpy.inf
+    summary = ceres_ext.solve_batch(
+        make_problem(batch, lower=of_batch[0], upper=of_batch[1]),
+        parameter_begin,
+        residual_begin,
+        **OPTIONS,
+    )
+    assert summary.num_windows == 3
+    assert (batch.cameras >= of_batch[0]).all()
+    assert (batch.cameras <= of_batch[1]).all()
+    assert (batch.cameras[-len(bal.cameras) :] == upper).any()
+    points = len(bal.points)
+    for i, of_one in enumerate(summary.problems):
+        one = bal._replace(
+            cameras=bal.cameras.copy(),
+            points=starts[i * points : (i + 1) * points].copy(),
+        )
+        bounds = {} if i == 0 else {"lower": lower, "upper": upper}
+        expected = ceres_ext.solve(make_problem(one, **bounds), **OPTIONS)
+        assert of_one.solved_as == "window"
+        assert of_one.num_successful_steps == expected.num_successful_steps
+        assert of_one.final_cost == pytest.approx(expected.final_cost, rel=1e-6)
+    empty = of_batch[0].copy()
+    empty[-1, 0] = of_batch[1][-1, 0]
+    kept = batch.cameras[-1].copy()
+    summary = ceres_ext.solve_batch(
+        make_problem(batch, lower=empty, upper=of_batch[1]),
+        parameter_begin,
+        residual_begin,
+        **OPTIONS,
+    )
+    assert "expected the first to be smaller" in summary.problems[2].message
+    assert not summary.problems[2].is_solution_usable()
+    assert summary.problems[1].is_solution_usable()
+    assert (batch.cameras[-1] == kept).all()
+
+
 def test_active(bal):
     batch, parameter_begin, residual_begin = copies(bal, 2)
     problem = make_problem(batch)

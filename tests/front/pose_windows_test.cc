@@ -20,6 +20,7 @@
 #include "Eigen/Core"
 #include "Eigen/Eigenvalues"
 #include "batch_cases.h"
+#include "bounded_batches.h"
 #include "ceres/autodiff_cost_function.h"
 #include "ceres/crs_matrix.h"
 #include "ceres/manifold.h"
@@ -676,17 +677,18 @@ TEST_F(PoseWindowsWithOwnIntrinsics, HaveTheBitsOfABatchInAWindowSolver) {
 
 // Whatever is constant, left out, weighted or lost. CERES_EXT_NUM_CASES=2000
 // makes it 16,000 windows.
-TEST(PoseWindows, SolveRandomOnesAsCeres) {
+// Random cases of one batch and what they point to.
+struct RandomPoseCases {
   EigenPose pose;
-  ceres::HuberLoss huber(1.0);
-  ceres::CauchyLoss cauchy(2.0);
-  ceres::TolerantLoss tolerant(2.0, 0.5);
-  ceres::SubsetManifold opencv(8, {1, 2, 3, 5, 6});
-  ceres::SubsetManifold radial(4, {1, 2});
-  int64_t num_windows = 0;
-  int64_t num_own = 0;
-  int64_t num_decided = 0;
-  ForEachCase(20, [&](Random* random) {
+  ceres::HuberLoss huber{1.0};
+  ceres::CauchyLoss cauchy{2.0};
+  ceres::TolerantLoss tolerant{2.0, 0.5};
+  ceres::SubsetManifold opencv{8, {1, 2, 3, 5, 6}};
+  ceres::SubsetManifold radial{4, {1, 2}};
+  std::vector<EigenCase> cases;
+
+  void Make(Random* random) {
+    cases.clear();
     const auto some_loss = [&] {
       return random->OneOf<ceres::LossFunction*>(
           {nullptr, &huber, &cauchy, &tolerant});
@@ -695,7 +697,6 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
     for (ceres::LossFunction*& loss : losses) {
       loss = some_loss();
     }
-    std::vector<EigenCase> cases;
     for (int i = 0; i < 8; ++i) {
       const int num_poses = 1 + random->Below(random->Chance(0.1) ? 30 : 8);
       const bool has_own = random->Chance(0.4);
@@ -753,11 +754,41 @@ TEST(PoseWindows, SolveRandomOnesAsCeres) {
         one.marginals[0].back().is_active = random->Chance(0.8) ? 1 : 0;
       }
     }
+  }
+};
+
+ceres::Solver::Options RandomPoseOptions(Random* random) {
+  ceres::Solver::Options options = SomeOptions();
+  options.max_num_iterations = random->Below(9);
+  options.jacobi_scaling = random->Chance(0.8);
+  options.initial_trust_region_radius = random->OneOf({1e-2, 1e2, 1e4});
+  return options;
+}
+
+TEST(PoseWindows, SolveBoundedOnesAsCeres) {
+  RandomPoseCases of_batch;
+  BoundedCounts counts;
+  ForEachCase(20, [&](Random* random) {
+    of_batch.Make(random);
+    const ceres::Solver::Options options =
+        RandomSearch(RandomPoseOptions(random), random);
+    PoseBatch<EigenCase> batch(&of_batch.cases);
+    const RandomBounds bounds(&batch.batch, random);
+    ExpectBoundedAsCeres(options, &batch.batch, &counts);
+  });
+  ExpectCompared(counts);
+}
+
+TEST(PoseWindows, SolveRandomOnesAsCeres) {
+  RandomPoseCases of_batch;
+  int64_t num_windows = 0;
+  int64_t num_own = 0;
+  int64_t num_decided = 0;
+  ForEachCase(20, [&](Random* random) {
+    of_batch.Make(random);
+    std::vector<EigenCase>& cases = of_batch.cases;
     std::vector<EigenCase> of_ceres = cases;
-    ceres::Solver::Options options = SomeOptions();
-    options.max_num_iterations = random->Below(9);
-    options.jacobi_scaling = random->Chance(0.8);
-    options.initial_trust_region_radius = random->OneOf({1e-2, 1e2, 1e4});
+    const ceres::Solver::Options options = RandomPoseOptions(random);
     PoseBatch<EigenCase> batch(&cases);
     BatchSummary summary;
     std::string error;

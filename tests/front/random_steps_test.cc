@@ -1,9 +1,10 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Small random problems of blocks of many sizes, with Levenberg-Marquardt and
-// both kinds of dogleg steps and with each linear solver whose steps are exact,
-// against stock Ceres with the same options: the same accepted and rejected
-// steps while costs agree to rounding. How to run more cases: random_cases.h.
+// Small random problems of blocks of many sizes, with bounds and without, with
+// Levenberg-Marquardt and both kinds of dogleg steps and with each linear
+// solver whose steps are exact, against stock Ceres with the same options: the
+// same accepted and rejected steps while costs agree to rounding, and callbacks
+// that see the same. How to run more cases: random_cases.h.
 
 #include <algorithm>
 #include <cmath>
@@ -99,6 +100,61 @@ class WaveRow final : public ceres::CostFunction {
   ceres::Vector y_;
 };
 
+// Keeps what callbacks see of blocks, in order.
+class Watcher final : public ceres::IterationCallback,
+                      public ceres::EvaluationCallback {
+ public:
+  struct Iteration {
+    int number = 0;
+    double cost = 0.0;
+    std::vector<double> state;
+    size_t num_points = 0;  // evaluated before
+  };
+
+  explicit Watcher(const std::vector<std::vector<double>>* blocks)
+      : blocks_(blocks) {}
+
+  ceres::CallbackReturnType operator()(
+      const ceres::IterationSummary& summary) override {
+    iterations.push_back(
+        {summary.iteration, summary.cost, State(), points.size()});
+    return ceres::SOLVER_CONTINUE;
+  }
+
+  // This library evaluates some points once that Ceres evaluates twice.
+  void PrepareForEvaluation(bool /*jacobians*/, bool /*is_new*/) override {
+    std::vector<double> state = State();
+    if (points.empty() || !AreNear(state, points.back(), 1e-12)) {
+      points.push_back(std::move(state));
+    }
+  }
+
+  static bool AreNear(const std::vector<double>& a,
+                      const std::vector<double>& b,
+                      double tolerance) {
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (!(std::abs(a[i] - b[i]) <= tolerance * (1.0 + std::abs(b[i])))) {
+        return false;
+      }
+    }
+    return a.size() == b.size();
+  }
+
+  std::vector<Iteration> iterations;
+  std::vector<std::vector<double>> points;
+
+ private:
+  std::vector<double> State() const {
+    std::vector<double> state;
+    for (const auto& block : *blocks_) {
+      state.insert(state.end(), block.begin(), block.end());
+    }
+    return state;
+  }
+
+  const std::vector<std::vector<double>>* blocks_;
+};
+
 // A problem that can be built several times, of parameters of its own.
 class RandomGraph {
  public:
@@ -118,13 +174,27 @@ class RandomGraph {
     o.max_num_iterations = 20;
     o.num_threads = 1 + random->Below(3);
     o.logging_type = ceres::SILENT;
-    const int num_blocks = 2 + random->Below(10);
-    for (int i = 0; i < num_blocks; ++i) {
-      blocks_.emplace_back(random->OneOf({1, 2, 3, 4, 4, 6, 6, 7, 9}));
+    o.line_search_interpolation_type = random->OneOf(
+        {ceres::CUBIC, ceres::CUBIC, ceres::QUADRATIC, ceres::BISECTION});
+    o.max_num_line_search_step_size_iterations =
+        random->OneOf({0, 1, 3, 20, 20, 20});
+    has_bounds_ = random->Chance(0.3);
+    num_blocks_ = 2 + random->Below(10);
+    // The last ones are private: one row alone has each.
+    const int num_private = random->Chance(0.3) ? 1 + random->Below(12) : 0;
+    for (int i = 0; i < num_blocks_ + num_private; ++i) {
+      blocks_.emplace_back(
+          i < num_blocks_ ? random->OneOf({1, 2, 3, 4, 4, 6, 6, 7, 9, 12, 16})
+                          : 1);
       for (double& value : blocks_.back()) {
         value = random->Uniform(-2.0, 2.0);
       }
     }
+  }
+
+  bool has_bounds() const { return has_bounds_; }
+  bool has_private_blocks() const {
+    return static_cast<int>(blocks_.size()) > num_blocks_;
   }
 
   const ceres::Solver::Options& options() const { return options_; }
@@ -132,27 +202,45 @@ class RandomGraph {
 
   ceres::Solver::Summary SolveStock() const {
     auto blocks = blocks_;
-    const auto problem = Build(&blocks);
+    const auto problem = Build(nullptr, &blocks);
     ceres::Solver::Summary summary;
     ceres::Solve(options_, problem.get(), &summary);
     return summary;
   }
   Summary SolveOurs(const Options& ext_options) const {
     auto blocks = blocks_;
-    const auto problem = Build(&blocks);
+    const auto problem = Build(nullptr, &blocks);
     Summary summary;
     ceres_ext::Solve(options_, ext_options, problem.get(), &summary);
     return summary;
+  }
+
+  // ext_options.enabled is false: by stock Ceres. Returns what callbacks see,
+  // those of evaluations if these are watched.
+  Watcher Watch(const Options& ext_options,
+                bool watches_evaluations,
+                Summary* summary) const {
+    auto blocks = blocks_;
+    Watcher watcher(&blocks);
+    const auto problem =
+        Build(watches_evaluations ? &watcher : nullptr, &blocks);
+    ceres::Solver::Options options = options_;
+    options.callbacks.push_back(&watcher);
+    ceres_ext::Solve(options, ext_options, problem.get(), summary);
+    return watcher;
   }
 
  private:
   // Each block has a row of its own, so that no column is zero; other rows are
   // of one to three blocks.
   std::unique_ptr<ceres::Problem> Build(
+      ceres::EvaluationCallback* callback,
       std::vector<std::vector<double>>* blocks) const {
     Random random(static_cast<int64_t>(seed_ >> 1));
-    auto problem = std::make_unique<ceres::Problem>();
-    const int n = static_cast<int>(blocks->size());
+    ceres::Problem::Options of_problem;
+    of_problem.evaluation_callback = callback;
+    auto problem = std::make_unique<ceres::Problem>(of_problem);
+    const int n = num_blocks_;
     const double wave = random.OneOf({0.0, 0.3, 1.0, 2.0});
     const auto add =
         [&](const std::vector<int>& of_row, int num_residuals, double weight) {
@@ -180,6 +268,9 @@ class RandomGraph {
       }
       add(of_row, 1 + random.Below(4), 1.0);
     }
+    for (int k = n; k < static_cast<int>(blocks->size()); ++k) {
+      add({k, random.Below(n)}, 2 + random.Below(3), 1.0);
+    }
     for (int k = 0; k < n; ++k) {
       const int size = static_cast<int>((*blocks)[k].size());
       if (size == 4 && random.Chance(0.5)) {
@@ -193,12 +284,30 @@ class RandomGraph {
       }
       if (k > 0 && random.Chance(0.1)) {
         problem->SetParameterBlockConstant((*blocks)[k].data());
+        continue;
+      }
+      // Around the start, beside it or beyond it.
+      double* const values = (*blocks)[k].data();
+      const bool moves = problem->GetManifold(values) == nullptr;
+      for (int e = 0; has_bounds_ && e < size; ++e) {
+        const double middle =
+            values[e] + (moves ? random.OneOf({0.0, 0.3, -2.0}) : 0.0);
+        if (random.Chance(0.4)) {
+          problem->SetParameterLowerBound(
+              values, e, middle - random.Uniform(0.01, 1.0));
+        }
+        if (random.Chance(0.4)) {
+          problem->SetParameterUpperBound(
+              values, e, middle + random.Uniform(0.01, 1.0));
+        }
       }
     }
     return problem;
   }
 
   uint64_t seed_;
+  int num_blocks_ = 0;  // that are not private
+  bool has_bounds_ = false;
   std::vector<std::vector<double>> blocks_;
   ceres::Solver::Options options_;
 };
@@ -235,6 +344,16 @@ size_t ExpectStepsOfStock(const Summary& ours,
                 b.trust_region_radius,
                 1e-6 * b.trust_region_radius)
         << "iteration " << i;
+  }
+  // A search that finds no descent contracts the projected step until rounding
+  // decides.
+  const auto ends_without_a_step = [](const auto& summary) {
+    return summary.is_constrained &&
+           summary.message.rfind("Parameter tolerance reached", 0) == 0;
+  };
+  if (ours.iterations.size() != stock.iterations.size() &&
+      (ends_without_a_step(ours) || ends_without_a_step(stock))) {
+    return n;
   }
   EXPECT_EQ(ours.iterations.size(), stock.iterations.size());
   EXPECT_EQ(ours.termination_type, stock.termination_type);
@@ -322,6 +441,67 @@ TEST_P(RandomSteps, AreThoseOfStock) {
     EXPECT_GT(num_compared, num_iterations / 2);
     EXPECT_GT(num_rejected, num_taken / 10);
   }
+}
+
+// With bounds, dogleg steps, eliminated blocks of up to 16 columns, normal
+// equations as given and private blocks: the same iterations with the same
+// states, and between them evaluations at the same points in the same order.
+TEST_P(RandomSteps, AreSeenByCallbacksAsThoseOfStock) {
+  const DeviceType device = GetParam();
+  if (device == DEVICE_CUDA && !HasDevice()) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
+  int64_t num_seen[4] = {};  // of bounds, dogleg, normal, private blocks
+  const int num_cases = device == DEVICE_CUDA ? kNumCasesOnDevice : kNumCases;
+  ForEachCase(num_cases, [&](Random* random) {
+    RandomGraph graph(random);
+    ceres::Solver::Options* const options = graph.mutable_options();
+    options->update_state_every_iteration = random->Chance(0.7);
+    const bool watches_evaluations = random->Chance(0.5);
+    Options ext_options;
+    ext_options.device = device;
+    ext_options.schur_factorization = SCHUR_FACTORIZATION_DENSE;
+    ext_options.fallback = FALLBACK_REFUSE;
+    Summary ours;
+    const Watcher seen = graph.Watch(ext_options, watches_evaluations, &ours);
+    Options of_stock;
+    of_stock.enabled = false;
+    Summary stock;
+    const Watcher expected = graph.Watch(of_stock, watches_evaluations, &stock);
+    ASSERT_EQ(ours.path, PATH_FULL) << ours.path_reason;
+    ASSERT_EQ(stock.path, PATH_CERES);
+    ASSERT_EQ(seen.iterations.size(), ours.iterations.size());
+    const size_t num_same = ExpectStepsOfStock(ours, stock);
+    for (size_t i = 0; i < num_same; ++i) {
+      const Watcher::Iteration& a = seen.iterations[i];
+      const Watcher::Iteration& b = expected.iterations[i];
+      EXPECT_EQ(a.number, b.number);
+      EXPECT_EQ(a.cost, ours.iterations[i].cost);
+      EXPECT_TRUE(Watcher::AreNear(a.state, b.state, 1e-5))
+          << "iteration " << i;
+      ASSERT_EQ(a.num_points, b.num_points) << "iteration " << i;
+      for (size_t e = i == 0 ? 0 : expected.iterations[i - 1].num_points;
+           e < b.num_points;
+           ++e) {
+        EXPECT_TRUE(Watcher::AreNear(seen.points[e], expected.points[e], 1e-5))
+            << "iteration " << i << ", point " << e;
+      }
+    }
+    const auto count = [&](int what, bool is_it) {
+      num_seen[what] += is_it ? static_cast<int64_t>(num_same) : 0;
+    };
+    count(0, graph.has_bounds());
+    count(1, options->trust_region_strategy_type == ceres::DOGLEG);
+    count(2, !ceres::IsSchurType(options->linear_solver_type));
+    count(3, graph.has_private_blocks());
+  });
+  std::printf(
+      "iterations seen with bounds %lld, dogleg %lld, normal equations %lld, "
+      "private blocks %lld\n",
+      static_cast<long long>(num_seen[0]),
+      static_cast<long long>(num_seen[1]),
+      static_cast<long long>(num_seen[2]),
+      static_cast<long long>(num_seen[3]));
 }
 
 #ifndef CERES_EXT_EMULATED

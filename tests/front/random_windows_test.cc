@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Random windows against stock Ceres with DENSE_SCHUR: losses, constants,
-// weights, manifolds, rows left out, cameras and points that nothing holds.
+// weights, manifolds, bounds, rows left out, cameras and points that nothing
+// holds.
 // With CERES_EXT_TEST_ON_CUDA on a device.
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "batch_cases.h"
+#include "bounded_batches.h"
 #include "ceres/manifold.h"
 #include "ceres/problem.h"
 #include "ceres/product_manifold.h"
@@ -21,10 +23,13 @@
 namespace ceres_ext {
 namespace {
 
+// An emulated device is slow.
 #ifdef CERES_EXT_EMULATED
 constexpr int kNumCases = 10;
+constexpr int kNumBoundedCases = 20;
 #else
 constexpr int kNumCases = 60;
+constexpr int kNumBoundedCases = 150;
 #endif
 
 Case RandomCase(int camera_size, Random* random) {
@@ -120,6 +125,34 @@ TEST(RandomWindows, SolveAsCeres) {
   // Nearly all are windows and have no tie.
   EXPECT_GT(num_windows, 0);
   EXPECT_GT(num_decided, num_windows / 4);
+}
+
+TEST(RandomWindows, SolveBoundedOnesAsCeres) {
+  ceres::HuberLoss huber(1.0);
+  BalCameraManifold turn;
+  ceres::SubsetManifold pose(9, {6, 7, 8});
+  BoundedCounts counts;
+  ForEachCase(kNumBoundedCases, [&](Random* random) {
+    const int camera_size = random->Chance(0.3) ? 10 : 9;
+    ceres::LossFunction* const loss = random->Chance(0.3) ? &huber : nullptr;
+    ceres::Manifold* const manifold = random->Chance(0.5) ? nullptr
+                                      : camera_size == 10
+                                          ? static_cast<ceres::Manifold*>(&turn)
+                                          : &pose;
+    std::vector<Case> cases;
+    for (int i = 0; i < 8; ++i) {
+      cases.push_back(RandomCase(camera_size, random));
+      cases.back().manifold = manifold;
+    }
+    ceres::Solver::Options options = RandomSearch(SomeOptions(), random);
+    options.max_num_iterations = random->Below(9);
+    options.jacobi_scaling = random->Chance(0.8);
+    options.initial_trust_region_radius = random->OneOf({1e-2, 1e2, 1e4});
+    Batch batch(cases, loss);
+    const RandomBounds bounds(&batch.batch, random);
+    ExpectBoundedAsCeres(options, &batch.batch, &counts);
+  });
+  ExpectCompared(counts);
 }
 
 }  // namespace

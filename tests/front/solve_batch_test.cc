@@ -364,6 +364,63 @@ TEST(SolveBatch, RefusesBatchesThatDoNotFit) {
   EXPECT_NE(error.find("null"), std::string::npos);
 }
 
+// Bounds that are not valid end their problem with the sentence of Solve, and
+// do not touch the others.
+TEST(SolveBatch, RefusesBoundsThatCanNotBe) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::vector<Case> cases = {MakeCase(3, 30, 3, 9, 1),
+                             MakeCase(3, 30, 3, 9, 2)};
+  ceres::SubsetManifold pose(9, {6, 7, 8});
+  for (Case& one : cases) {
+    one.camera_is_constant[0] = 1;
+    one.manifold = &pose;
+  }
+  // Of value j of camera 3 + c, a camera of the second problem.
+  const auto solve = [&](int c, int j, double from, double to) {
+    Batch batch(cases, nullptr);
+    std::vector<double> lower(batch.cameras.size(), -kInfinity);
+    std::vector<double> upper(batch.cameras.size(), kInfinity);
+    const double x = batch.cameras[9 * (3 + c) + j];
+    lower[9 * (3 + c) + j] = x + from;
+    upper[9 * (3 + c) + j] = x + to;
+    ArrayProblem bounded;
+    for (auto p : batch.batch.problem.parameters()) {
+      if (p.size == 9) {
+        p.lower_bounds = lower.data();
+        p.upper_bounds = upper.data();
+      }
+      bounded.AddParameters(p);
+    }
+    for (const auto& residuals : batch.batch.problem.residuals()) {
+      bounded.AddResiduals(residuals);
+    }
+    batch.batch.problem = bounded;
+    const std::vector<double> start = batch.ValuesOf(1);
+    BatchSummary summary;
+    EXPECT_TRUE(SolveBatch(SomeOptions(), OnMachine(), &batch.batch, &summary));
+    EXPECT_TRUE(summary.problems[0].IsSolvedWhole());
+    EXPECT_TRUE(summary.problems[0].IsSolutionUsable());
+    if (!summary.problems[1].IsSolutionUsable()) {
+      EXPECT_EQ(batch.ValuesOf(1), start);
+      return summary.problems[1].message;
+    }
+    return std::string(summary.problems[1].solved_as == SOLVED_AS_WINDOW
+                           ? "window"
+                           : "problem");
+  };
+  const auto expect = [](const std::string& message, const char* part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect(solve(1, 0, std::nan(""), 1.0), "expected numbers");
+  expect(solve(1, 0, 0.1, 0.1), "expected the first to be smaller");
+  expect(solve(1, 0, 0.2, 0.1), "expected the first to be smaller");
+  expect(solve(0, 0, 0.1, 0.2), "because the block is constant");
+  expect(solve(1, 7, 0.1, 0.2), "because its manifold keeps it constant");
+  // Held within its bounds, and bounds of a constant block.
+  EXPECT_EQ(solve(1, 7, -0.1, 0.2), "window");
+  EXPECT_EQ(solve(0, 0, -0.1, 0.2), "window");
+}
+
 TEST(SolveBatch, ReturnsAtOnceFromAnEmptyBatch) {
   Batch batch({}, nullptr);
   BatchSummary summary;
@@ -429,23 +486,25 @@ TEST(SolveBatch, SolvesAListOfProblems) {
   ASSERT_TRUE(
       SolveBatch(options, OnMachine(), problems, &summary, &error, &full))
       << error;
-  EXPECT_EQ(summary.num_windows, 8);
+  EXPECT_EQ(summary.num_windows, 9);
   ASSERT_EQ(full.size(), 10u);
   for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(i);
     const ProblemSummary& one = summary.problems[i];
-    EXPECT_EQ(one.IsSolvedWhole(), i != 4 && i != 6) << one.path_reason;
+    EXPECT_EQ(one.IsSolvedWhole(), i != 4) << one.path_reason;
     EXPECT_NE(one.IsSolvedWhole(), !one.path_reason.empty());
     EXPECT_GT(one.latency_in_seconds, 0.0);
     ceres::Solver::Summary ceres;
     ceres::LossFunction* const loss =
         i == 4 ? static_cast<ceres::LossFunction*>(&own) : &huber;
+    EXPECT_EQ(full[i].is_constrained, i == 6);
+    Case of_ceres = cases[i];
+    const auto problem = MakeProblem(&of_ceres, loss);
     if (i == 6) {
-      EXPECT_NE(one.path_reason.find("bounds"), std::string::npos);
-      continue;
+      problem->SetParameterLowerBound(of_ceres.problem.camera(1), 6, 1.0);
     }
-    const std::vector<double> values =
-        SolveByCeres(cases[i], loss, options, &ceres);
+    ceres::Solve(options, problem.get(), &ceres);
+    const std::vector<double> values = of_ceres.problem.Values();
     EXPECT_EQ(one.termination_type, ceres.termination_type);
     EXPECT_EQ(one.num_successful_steps, ceres.num_successful_steps);
     EXPECT_NEAR(one.final_cost, ceres.final_cost, 1e-6 * ceres.final_cost);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "batch_cases.h"
+#include "bounded_batches.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
 #include "ceres/problem.h"
@@ -25,6 +26,7 @@
 #include "fit_functors.h"
 #include "gtest/gtest.h"
 #include "tests/common/own_loss.h"
+#include "tests/common/random_cases.h"
 #ifdef CERES_EXT_EMULATED
 #include "tests/front/fit_functors.cu"
 #endif
@@ -295,6 +297,34 @@ TEST(SolveFits, FitsCurvesAsCeres) {
   options.jacobi_scaling = false;
   options.initial_trust_region_radius = 1e-2;
   ExpectAsCeres<PeakCost>(ones, {nullptr}, nullptr, options);
+}
+
+TEST(SolveFits, FitsBoundedCurvesAsCeres) {
+  BoundedCounts counts;
+  ceres::CauchyLoss cauchy(0.1);
+  ceres::SubsetManifold width_is_constant(4, {2});
+  ForEachCase(30, [&](Random* random) {
+    std::vector<One<PeakError>> ones;
+    for (int i = 0; i < 12; ++i) {
+      ones.push_back(MakePeak(static_cast<unsigned>(random->Below(1 << 30)),
+                              random->OneOf({6, 9, 33, 65, 100})));
+      for (double& value : ones.back().slots[0].values) {
+        value += random->Uniform(-0.3, 0.3);
+      }
+    }
+    ceres::Solver::Options options = RandomSearch(FitOptions(), random);
+    options.max_num_iterations = random->OneOf({1, 4, 20});
+    options.jacobi_scaling = random->Chance(0.8);
+    options.initial_trust_region_radius = random->OneOf({1.0, 1e4, 1e8});
+    Fits<PeakCost> fits(std::move(ones),
+                        {random->Chance(0.3) ? &width_is_constant : nullptr},
+                        random->Chance(0.3)
+                            ? static_cast<ceres::LossFunction*>(&cauchy)
+                            : nullptr);
+    const RandomBounds bounds(fits.batch(), random);
+    ExpectBoundedAsCeres(options, fits.batch(), &counts);
+  });
+  ExpectCompared(counts);
 }
 
 TEST(SolveFits, SolvesAListOfProblems) {

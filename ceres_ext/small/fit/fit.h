@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "ceres_ext/solver/step_search.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/model/manifold.h"
@@ -32,8 +33,10 @@ inline constexpr int64_t kMaxFitRows = 4096;
 // depend on it.
 inline int FitLanes(int64_t num_rows) { return num_rows <= 64 ? 8 : 32; }
 // Threads of a block of the kernels that solve fits. Kernel 0 has 8 lanes per
-// fit, kernel 1 has 32.
+// fit, kernel 1 has 32, and so has kernel 2, for fits with bounds: the search
+// along their steps takes registers that the others do not.
 inline constexpr int kFitBlock = 128;
+inline constexpr int kNumFitKernels = 3;
 
 // Parameter blocks of one slot. `values` has all values of the range.
 struct FitSlot {
@@ -42,6 +45,25 @@ struct FitSlot {
   const int64_t* begin = nullptr;      // first block of each fit, and the end
   const uint8_t* is_active = nullptr;  // of each block; null: all are
   int64_t first = 0;
+  // Bounds of the values, `values` of each block or the same of all; null: none
+  const double* lower = nullptr;
+  const double* upper = nullptr;
+  bool has_lower_of_blocks = false;
+  bool has_upper_of_blocks = false;
+
+  // Moves x, `size` values of a block, onto its bounds, as
+  // ceres::ParameterBlock::Plus does.
+  CERES_EXT_HOST_DEVICE void Bound(int64_t block, int size, double* x) const {
+    const int64_t at = (block - first) * size;
+    for (int e = 0; lower != nullptr && e < size; ++e) {
+      const double bound = lower[has_lower_of_blocks ? at + e : e];
+      x[e] = x[e] < bound ? bound : x[e];
+    }
+    for (int e = 0; upper != nullptr && e < size; ++e) {
+      const double bound = upper[has_upper_of_blocks ? at + e : e];
+      x[e] = bound < x[e] ? bound : x[e];
+    }
+  }
 };
 
 // Residual blocks of one array.
@@ -63,6 +85,7 @@ struct FitRecord {
   // Slot s has factors factor_begin[manifold[s]] to factor_begin[manifold[s] +
   // 1]. Linear manifolds without constant values have no factors.
   int16_t manifold[kMaxFitSlots] = {};
+  bool is_bounded = false;  // Some value that varies has bounds.
 };
 
 struct FitResult {
@@ -79,7 +102,7 @@ struct FitResult {
 
 // Fits that are solved together, by value to a kernel.
 struct FitParams {
-  TrustRegionOptions options;
+  LoopOptions options;
   int64_t num_fits = 0;
   const FitRecord* records = nullptr;
   const kernels::RobustLoss* losses = nullptr;

@@ -173,8 +173,11 @@ int64_t FitBatch::NumBytes(int64_t begin, int64_t end) const {
   for (int s = 0; s < num_slots(); ++s) {
     const int64_t* const of_array = batch_->parameter_begin[arrays_[s]];
     const int64_t values = (may_vary_ >> s & 1) != 0 ? 16 : 8;
-    num_bytes +=
-        (of_array[end] - of_array[begin]) * (values * slot_size(s) + 1);
+    const Parameters& p = parameters(arrays_[s]);
+    const int64_t bounds = (p.lower_bounds != nullptr ? 8 : 0) +
+                           (p.upper_bounds != nullptr ? 8 : 0);
+    num_bytes += (of_array[end] - of_array[begin]) *
+                 ((values + bounds) * slot_size(s) + 1);
   }
   // Constants, indices, a weight and a flag.
   const int64_t of_row = model_->constants_bytes + 4 * num_slots() + 9;
@@ -193,9 +196,9 @@ std::string FitBatch::Read(int64_t i, FitRecord* record) const {
   *record = FitRecord();
   // Constant blocks are numbered by 32 bits.
   constexpr int64_t kMostBlocks = int64_t{1} << 20;
-  std::string bounded = WhyBounded(*batch_, i);
-  if (!bounded.empty()) {
-    return bounded;
+  std::string bad_bounds = WhyBadBounds(*batch_, i);
+  if (!bad_bounds.empty()) {
+    return bad_bounds;
   }
   if (NumRows(i) > kMaxFitRows) {
     return "a dense problem has more than " + std::to_string(kMaxFitRows) +
@@ -241,6 +244,9 @@ std::string FitBatch::Read(int64_t i, FitRecord* record) const {
       return "a manifold is user-defined";
     }
     record->varying |= 1U << s;
+    for (int j = 0; p.MayHaveBounds() && j < p.size; ++j) {
+      record->is_bounded |= p.IsBounded(begin, j);
+    }
     num_columns += slot_size(s);
   }
   if (num_columns == 0) {

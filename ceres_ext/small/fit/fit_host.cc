@@ -71,6 +71,7 @@ class HostFit {
         tangent_begin += size * slot.tangent_size;
       }
       std::copy_n(values, size, memory_->x + value_begin);
+      from.Bound(slot.begin, size, memory_->x + value_begin);
       used_columns_ |= ((1U << slot.tangent_size) - 1) << value_begin;
       value_begin += size;
     }
@@ -121,6 +122,8 @@ class HostFit {
         const int begin = slots_[s].state;
         batch_.ManifoldOf(record_, s)
             .Plus(x + begin, delta + begin, moved + begin);
+        params_.slots[s].Bound(
+            slots_[s].begin, batch_.slot_size(s), moved + begin);
       }
     }
   }
@@ -245,7 +248,7 @@ class HostFit {
   std::vector<double> columns_;  // of a row
 };
 
-template <int kColumns>
+template <int kColumns, bool kIsBounded>
 void Solve(const FitBatch& batch,
            const FitParams& params,
            const FitRecord& record,
@@ -262,12 +265,29 @@ void Solve(const FitBatch& batch,
   result->num_rows = static_cast<int32_t>(fit.num_rows());
   result->status = FitResult::kEmpty;
   if (fit.num_rows() > 0) {
-    FitSolve<kColumns, HostFit<kColumns>, HostFitTeam>(&fit, &memory, &team)
+    FitSolve<kColumns, HostFit<kColumns>, HostFitTeam, kIsBounded>(
+        &fit, &memory, &team)
         .Run(params.options, /*is_valid=*/true, fit.used_columns());
     fit.Store();
     result->status = FitResult::kSolved;
     result->region = memory.region;
   }
+}
+
+template <bool kIsBounded>
+void SolveByColumns(const FitBatch& batch,
+                    const FitParams& params,
+                    const FitRecord& record,
+                    FitWorkspace* workspace) {
+  int num_values = 0;
+  for (int s = 0; s < batch.num_slots(); ++s) {
+    num_values += (record.varying >> s & 1) != 0 ? batch.slot_size(s) : 0;
+  }
+  const auto solve = num_values <= 4    ? &Solve<4, kIsBounded>
+                     : num_values <= 8  ? &Solve<8, kIsBounded>
+                     : num_values <= 12 ? &Solve<12, kIsBounded>
+                                        : &Solve<16, kIsBounded>;
+  solve(batch, params, record, workspace);
 }
 
 }  // namespace
@@ -276,15 +296,9 @@ void SolveFitOnHost(const FitBatch& batch,
                     const FitParams& params,
                     const FitRecord& record,
                     FitWorkspace* workspace) {
-  int num_values = 0;
-  for (int s = 0; s < batch.num_slots(); ++s) {
-    num_values += (record.varying >> s & 1) != 0 ? batch.slot_size(s) : 0;
-  }
-  const auto solve = num_values <= 4    ? &Solve<4>
-                     : num_values <= 8  ? &Solve<8>
-                     : num_values <= 12 ? &Solve<12>
-                                        : &Solve<16>;
-  solve(batch, params, record, workspace);
+  (record.is_bounded
+       ? &SolveByColumns<true>
+       : &SolveByColumns<false>)(batch, params, record, workspace);
 }
 
 }  // namespace ceres_ext

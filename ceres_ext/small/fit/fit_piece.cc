@@ -20,7 +20,7 @@ int64_t Aligned(int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Queues the solution of fits by kernel 0 or 1 of the model's form. A template,
+// Queues the solution of fits by a kernel of the model's form. A template,
 // so that a build without CUDA does not compile its body.
 template <typename Machine>
 Status LaunchFits([[maybe_unused]] const kernels::ModelForm& form,
@@ -77,10 +77,14 @@ FitPiece::Range FitPiece::Take(const T* array,
 }
 
 void FitPiece::Measure() {
-  listed_[0].clear();
-  listed_[1].clear();
+  for (std::vector<FitRecord>& listed : listed_) {
+    listed.clear();
+  }
   for (const int64_t i : numbers()) {
-    listed_[FitLanes(fits_->NumRows(i)) == 8 ? 0 : 1].push_back(record(i));
+    const int kernel = record(i).is_bounded               ? 2
+                       : FitLanes(fits_->NumRows(i)) == 8 ? 0
+                                                          : 1;
+    listed_[kernel].push_back(record(i));
   }
   const ProblemBatch& batch = fits_->batch();
   const auto size_of = [](const auto& vector) {
@@ -116,6 +120,18 @@ void FitPiece::Measure() {
           *std::find_if(arrays_.begin(), arrays_.end(), [a](const Array& one) {
             return one.array == a;
           });
+      const auto take_bounds = [&](const double* of_all,
+                                   const double* of_each) {
+        return of_each != nullptr
+                   ? Take(of_each, begin[begin_], begin[end_], parameters.size)
+                   : Take(of_all, 0, 1, parameters.size);
+      };
+      if (!listed_[2].empty()) {
+        array.lower =
+            take_bounds(parameters.lower_bound, parameters.lower_bounds);
+        array.upper =
+            take_bounds(parameters.upper_bound, parameters.upper_bounds);
+      }
       array.result_at = bytes_.outputs;
       bytes_.outputs =
           Aligned(bytes_.outputs + num_blocks * parameters.size *
@@ -148,7 +164,7 @@ void FitPiece::Measure() {
   factors_ = Take(fits_->factors().data(), 0, size_of(fits_->factors()));
   factor_begin_ =
       Take(fits_->factor_begin().data(), 0, size_of(fits_->factor_begin()));
-  for (int l = 0; l < 2; ++l) {
+  for (int l = 0; l < kNumFitKernels; ++l) {
     records_of_[l] = Take(listed_[l].data(), 0, size_of(listed_[l]));
   }
   tasks_.clear();
@@ -195,6 +211,11 @@ FitParams FitPiece::MakeParams(const Place& place,
     set(array.is_active, &slot.is_active);
     slot.first = batch.parameter_begin[array.array][begin_];
     slot.results = reinterpret_cast<double*>(outputs + array.result_at);
+    const auto& parameters = batch.problem.parameters()[array.array];
+    set(array.lower, &slot.lower);
+    set(array.upper, &slot.upper);
+    slot.has_lower_of_blocks = parameters.lower_bounds != nullptr;
+    slot.has_upper_of_blocks = parameters.upper_bounds != nullptr;
   }
   for (int e = 0; e < params.num_arrays; ++e) {
     FitRows& rows = params.rows[e];
@@ -219,7 +240,7 @@ Status FitPiece::Launch([[maybe_unused]] const unsigned char* inputs,
   const auto place = [inputs](const Range& range) -> const void* {
     return inputs + range.at;
   };
-  for (int l = 0; l < 2; ++l) {
+  for (int l = 0; l < kNumFitKernels; ++l) {
     if (listed_[l].empty()) {
       continue;
     }
@@ -237,8 +258,8 @@ Status FitPiece::Launch([[maybe_unused]] const unsigned char* inputs,
 }
 
 SmallBytes FitPiece::SetCapacity(const WindowCapacity& capacity) {
-  // Ranges with paddings. Constants of rows may have 40 bytes: an observation
-  // and the coordinates of its point.
+  // Ranges with paddings, values with bounds. Constants of rows may have 40
+  // bytes: an observation and the coordinates of its point.
   const auto clamp = [](int64_t n) {
     return std::min<int64_t>(n, std::numeric_limits<int32_t>::max() / 2);
   };
@@ -248,7 +269,7 @@ SmallBytes FitPiece::SetCapacity(const WindowCapacity& capacity) {
       sizeof(FitRecord) + 8 * (kMaxFitSlots + kMaxFitArrays);
   return {
       (int64_t{1} << 16) + capacity.num_problems *
-                               (kOfEach + num_cameras * (8 * kCameraSize + 1) +
+                               (kOfEach + num_cameras * (24 * kCameraSize + 1) +
                                 clamp(capacity.num_points) * (3 * 8 + 1) +
                                 clamp(capacity.num_rows) * (40 + 3 * 4 + 9)),
       (int64_t{1} << 12) +
@@ -259,6 +280,7 @@ SmallBytes FitPiece::SetCapacity(const WindowCapacity& capacity) {
 ReducedSize FitPiece::SizeOf(int64_t i) const {
   ReducedSize size;
   size.linear_solver_type = ceres::DENSE_NORMAL_CHOLESKY;
+  size.is_constrained = record(i).is_bounded;
   for (int s = 0; s < fits_->num_slots(); ++s) {
     if ((record(i).varying >> s & 1) != 0) {
       ++size.num_parameter_blocks;

@@ -37,7 +37,7 @@ class FitPiece final : public SmallPiece {
   bool PacksOnHost() const override { return false; }
   ReducedSize SizeOf(int64_t i) const override;
   const char* plural() const override { return "problems without points"; }
-  // A launch for each number of lanes.
+  // A launch of each kernel.
   kernels::Status Launch(const unsigned char* inputs,
                          unsigned char* outputs,
                          const int32_t* stop,
@@ -56,6 +56,8 @@ class FitPiece final : public SmallPiece {
     Range values;
     Range begin;
     Range is_active;
+    Range lower;
+    Range upper;
     int64_t result_at = 0;  // in the outputs
   };
   struct Rows {
@@ -96,14 +98,14 @@ class FitPiece final : public SmallPiece {
   }
 
   const FitBatch* fits_ = nullptr;
-  std::vector<FitRecord> records_;    // of all problems
-  std::vector<FitRecord> listed_[2];  // with 8 and with 32 lanes
+  std::vector<FitRecord> records_;                 // of all problems
+  std::vector<FitRecord> listed_[kNumFitKernels];  // of each kernel
   std::vector<Array> arrays_;
   Rows rows_[kMaxFitArrays];
   Range losses_;
   Range factors_;
   Range factor_begin_;
-  Range records_of_[2];
+  Range records_of_[kNumFitKernels];
   std::vector<Range> ranges_;
   std::vector<Task> tasks_;
 };

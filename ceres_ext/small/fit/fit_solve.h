@@ -23,6 +23,7 @@
 #include <cstdint>
 
 #include "ceres_ext/small/fit/fit.h"
+#include "ceres_ext/solver/step_search.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "cuda_kernels/base/host_device.h"
 
@@ -81,7 +82,9 @@ struct FitSums {
   }
 };
 
-template <int kColumns, typename Problem, typename Team>
+// kIsBounded: some values have bounds. Problem::Plus then ends within them, and
+// steps are searched (solver/step_search.h).
+template <int kColumns, typename Problem, typename Team, bool kIsBounded>
 class FitSolve {
  public:
   CERES_EXT_HOST_DEVICE FitSolve(Problem* problem,
@@ -91,10 +94,13 @@ class FitSolve {
 
   // memory->x has the start, and gets the solution. If is_valid is false, the
   // team only takes part. Bit c of used_columns: column c is not always zero.
-  CERES_EXT_HOST_DEVICE void Run(const TrustRegionOptions& options,
+  CERES_EXT_HOST_DEVICE void Run(const LoopOptions& options,
                                  bool is_valid,
                                  uint32_t used_columns) {
     used_columns_ = used_columns;
+    if constexpr (kIsBounded) {
+      search_ = options.search;
+    }
     sums_.SetZero();
     if (team_->is_first()) {
       memory_->region = TrustRegion(options);
@@ -192,22 +198,123 @@ class FitSolve {
       problem_->Plus(memory_->x, memory_->step, memory_->moved);
     }
     team_->Barrier();
-    double cost = 0.0;
-    bool is_evaluated = true;
-    if (is_step) {
-      is_evaluated = problem_->AddCosts(memory_->moved, &cost);
+    double cost = CostOfCandidate(is_step);
+    if constexpr (kIsBounded) {
+      cost = Search(is_step && search_.max_num_iterations > 0, step, cost);
     }
-    cost = team_->Sum(cost);
-    is_evaluated = team_->Sum(is_evaluated ? 0.0 : 1.0) == 0.0;
     auto action = Action::kEnd;
     if (runs && team_->is_first()) {
-      action =
-          Decide(is_step, model_cost_change, is_evaluated ? cost : DBL_MAX);
+      action = Decide(is_step, model_cost_change, cost);
     }
     action =
         static_cast<Action>(team_->FromFirst(static_cast<int32_t>(action)));
     team_->Barrier();
     return action;
+  }
+
+  // DBL_MAX if it can't be evaluated.
+  CERES_EXT_HOST_DEVICE double CostOfCandidate(bool is_due) {
+    double cost = 0.0;
+    bool is_evaluated = true;
+    if (is_due) {
+      is_evaluated = problem_->AddCosts(memory_->moved, &cost);
+    }
+    cost = team_->Sum(cost);
+    is_evaluated = team_->Sum(is_evaluated ? 0.0 : 1.0) == 0.0;
+    return is_evaluated ? cost : DBL_MAX;
+  }
+
+  // Searches along the projected step, whose end is the candidate with this
+  // cost. Returns the cost of the candidate at which the search ends.
+  CERES_EXT_HOST_DEVICE double Search(bool is_due,
+                                      const double* step,
+                                      double cost) {
+    using Next = StepSearch::Next;
+    using std::fabs;
+    using std::fmax;
+    double max_norm = 0.0;
+    for (int c = 0; is_due && c < kColumns; ++c) {
+      max_norm = fmax(max_norm, fabs(step[c]));
+    }
+    // All lanes have the same numbers.
+    StepSearch search(search_,
+                      memory_->region.cost(),
+                      is_due ? DerivativeAlong(step, sums_) : 0.0,
+                      max_norm);
+    Next next = is_due ? search.AddCost(cost < DBL_MAX, cost) : Next::kDone;
+    while (team_->Any(next == Next::kCost || next == Next::kDerivative)) {
+      if (team_->Any(next == Next::kDerivative)) {
+        LinearizeTrial(step, &next, &search);
+      }
+      const bool is_trial = next == Next::kCost;
+      PlaceCandidate(is_trial, search.step_size(), step);
+      const double of_trial = CostOfCandidate(is_trial);
+      if (is_trial) {
+        cost = of_trial;
+        next = search.AddCost(cost < DBL_MAX, cost);
+      }
+    }
+    if (team_->Any(next == Next::kFailed)) {
+      PlaceCandidate(next == Next::kFailed, 1.0, step);
+      const double of_whole = CostOfCandidate(next == Next::kFailed);
+      cost = next == Next::kFailed ? of_whole : cost;
+    }
+    return cost;
+  }
+
+  // The candidate is x (+) scale step.
+  CERES_EXT_HOST_DEVICE void PlaceCandidate(bool is_due,
+                                            double scale,
+                                            const double* step) {
+    // Other lanes may read the candidate before.
+    team_->Barrier();
+    if (is_due && team_->is_first()) {
+      for (int c = 0; c < kColumns; ++c) {
+        memory_->step[c] = scale * step[c];
+      }
+      problem_->Plus(memory_->x, memory_->step, memory_->moved);
+    }
+    team_->Barrier();
+  }
+
+  // Cost and derivative at the candidate.
+  CERES_EXT_HOST_DEVICE void LinearizeTrial(const double* step,
+                                            StepSearch::Next* next,
+                                            StepSearch* search) {
+    const bool is_due = *next == StepSearch::Next::kDerivative;
+    if (is_due && team_->is_first()) {
+      problem_->SetTangents(memory_->moved);
+    }
+    team_->Barrier();
+    Sums sums;
+    sums.SetZero();
+    bool is_evaluated = true;
+    if (is_due) {
+      is_evaluated = problem_->AddRows(memory_->moved, &sums);
+    }
+    for (int c = 0; c < kColumns; ++c) {
+      sums.gradient[c] = team_->Sum(sums.gradient[c]);
+    }
+    sums.cost = team_->Sum(sums.cost);
+    is_evaluated = team_->Sum(is_evaluated ? 0.0 : 1.0) == 0.0;
+    if (is_due) {
+      *next = search->AddDerivative(
+          is_evaluated, sums.cost, DerivativeAlong(step, sums));
+    }
+    team_->Barrier();
+    if (is_due && team_->is_first()) {
+      problem_->SetTangents(memory_->x);
+    }
+    team_->Barrier();
+  }
+
+  CERES_EXT_HOST_DEVICE static double DerivativeAlong(const double* step,
+                                                      const Sums& sums) {
+    double derivative = 0.0;
+    for (int c = 0; c < kColumns; ++c) {
+      derivative += sums.gradient[c] * step[c];
+    }
+    return derivative;
   }
 
   // The first lane decides, and moves x to an accepted candidate.
@@ -310,6 +417,7 @@ class FitSolve {
   FitMemory<kColumns>* const memory_;
   Team* const team_;
   uint32_t used_columns_ = 0;
+  StepSearchOptions search_;  // if kIsBounded
   Sums sums_;
   double scale_[kColumns];
 };

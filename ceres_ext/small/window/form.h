@@ -438,7 +438,7 @@ CERES_EXT_WINDOW double Damp(W& w,
     }
     const double* const x = w.cameras + W::kCamera * i;
     double moved[W::kCamera];
-    w.model.Plus(w.column_mask[i], x, minus_gradient, moved);
+    MoveCamera(w, i, minus_gradient, moved);
     for (int e = 0; e < W::kCamera; ++e) {
       Largest(x[e] - moved[e], &gradient_max);
     }
@@ -557,11 +557,13 @@ CERES_EXT_WINDOW_PART double SumOfCosts(W& w) {
 }
 
 // Evaluates at x, eliminates the points and forms S with the radius that the
-// region has now.
+// region has now. only_gradient: forms no S.
 template <typename W>
-CERES_EXT_WINDOW_PHASE Linearization Form(W& w, bool is_first) {
+CERES_EXT_WINDOW_PHASE Linearization Form(W& w,
+                                          bool is_first,
+                                          bool only_gradient) {
   // If the loop ends after this iteration, only the gradient is needed.
-  const bool is_last = w.region->IsLast();
+  const bool is_last = only_gradient || w.region->IsLast();
   if (!w.is_shared) {
     ClearSums(w);
   }

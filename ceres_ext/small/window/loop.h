@@ -19,7 +19,8 @@
 // A thread owns a tile of S, so that each sum has one order: that of the rows.
 // Then S + D^2 = L L' with b as its last row, which makes forward substitution
 // a part of the factorisation; steps of points, the model's change, the
-// candidate's cost, and the decision (solver/trust_region.h).
+// candidate's cost, and the decision (solver/trust_region.h). If values have
+// bounds, steps end within them and are searched (search.h).
 //
 // Several blocks deal out chunks and points. A chunk's part of S goes to main
 // memory, then all blocks add the parts in the order of the chunks. Warps write
@@ -58,8 +59,10 @@
 
 #include "ceres_ext/small/window/factor.h"
 #include "ceres_ext/small/window/form.h"
+#include "ceres_ext/small/window/search.h"
 #include "ceres_ext/small/window/step.h"
 #include "ceres_ext/small/window/team_window.h"
+#include "ceres_ext/solver/step_search.h"
 #include "ceres_ext/solver/trust_region.h"
 
 namespace ceres_ext {
@@ -103,7 +106,7 @@ CERES_EXT_WINDOW void CopyPattern(W& w) {
 }
 
 template <typename W>
-CERES_EXT_WINDOW void Run(W& w, const TrustRegionOptions& options) {
+CERES_EXT_WINDOW void Run(W& w, const LoopOptions& options) {
   if (w.rank() == 0) {
     w.stop = options.stop;  // Member() 0 reads it.
     // Each block decides, so all have to see the same flag.
@@ -122,7 +125,7 @@ CERES_EXT_WINDOW void Run(W& w, const TrustRegionOptions& options) {
   bool is_first = true;
   bool is_new = true;  // x, since the last Form
   while (true) {
-    const Linearization at_x = Form(w, is_first);
+    const Linearization at_x = Form(w, is_first, /*only_gradient=*/false);
     const auto begin_or_linearize = [&] {
       const double gradient = at_x.gradient_max_norm;
       return is_first
@@ -138,6 +141,10 @@ CERES_EXT_WINDOW void Run(W& w, const TrustRegionOptions& options) {
     Step step;
     if (is_solved) {
       step = TakeStep(w);
+      if (w.HasBounds() && step.model_cost_change > 0.0 &&
+          options.search.max_num_iterations > 0) {
+        SearchStep(w, options.search, &step);
+      }
     } else {
       ReadStop(w);
     }

@@ -8,7 +8,7 @@
 #include "ceres_ext/small/window/window.h"
 #include "ceres_ext/small/window/window_arena.h"
 #include "ceres_ext/small/window/window_cuda.h"
-#include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/solver/step_search.h"
 
 namespace ceres_ext {
 
@@ -17,14 +17,14 @@ void RunPoseWindow(const WindowRecord& record,
                    const unsigned char* inputs,
                    const Window& window,
                    bool has_schur,
-                   const TrustRegionOptions& options,
+                   const LoopOptions& options,
                    double* memory);
 
 void RunOwnIntrinsicsWindow(const WindowRecord& record,
                             const unsigned char* inputs,
                             const Window& window,
                             bool has_schur,
-                            const TrustRegionOptions& options,
+                            const LoopOptions& options,
                             double* memory);
 
 // In a build with CUDA.

@@ -37,6 +37,18 @@ CERES_EXT_WINDOW void Largest(double value, double* largest) {
   }
 }
 
+// moved = x (+) delta of camera i, within its bounds.
+template <typename W>
+CERES_EXT_WINDOW void MoveCamera(const W& w,
+                                 int i,
+                                 const double* delta,
+                                 double* moved) {
+  w.model.Plus(w.column_mask[i], w.cameras + W::kCamera * i, delta, moved);
+  for (int e = 0; w.HasBounds() && e < W::kCamera; ++e) {
+    moved[e] = w.BoundCamera(i, e, moved[e]);
+  }
+}
+
 // Computes the states of the cameras, and the derivatives of their turns by
 // columns.
 template <typename W>
@@ -138,7 +150,12 @@ CERES_EXT_WINDOW bool FactorizePoint(W& w,
   const double* const x = w.points + 3 * int64_t{p};
   constexpr int kDiagonal[3] = {0, 2, 5};
   for (int a = 0; a < 3; ++a) {
-    Largest(x[a] - (x[a] - g[a]), gradient_max);
+    double moved = x[a] - g[a];
+    if (w.HasBounds()) {
+      w.PointGradient(p)[a] = g[a];
+      moved = w.BoundPoint(p, a, moved);
+    }
+    Largest(x[a] - moved, gradient_max);
     const double squared_norm = v[kDiagonal[a]];
     double* const scale = record + 3 + a;
     if (is_first) {

@@ -108,24 +108,31 @@ CERES_EXT_WINDOW bool Load([[maybe_unused]] int at,
   return false;
 }
 
-// Moves the cameras to new_cameras_.
+// Moves camera i by delta to new_cameras.
+template <typename W>
+CERES_EXT_WINDOW void PlaceCamera(
+    W& w, int i, const double* delta, double* x_norm, double* step_norm) {
+  const double* const x = w.cameras + W::kCamera * i;
+  double moved[W::kCamera];
+  MoveCamera(w, i, delta, moved);
+  for (int e = 0; e < W::kCamera; ++e) {
+    if (w.block() == 0) {
+      w.new_cameras[W::kCamera * i + e] = moved[e];
+    }
+    if (w.model.IsPartOfState(w.column_mask[i], e)) {
+      *x_norm += x[e] * x[e];
+    }
+    *step_norm += (x[e] - moved[e]) * (x[e] - moved[e]);
+  }
+  w.new_states[i] = w.model.Prepare(moved, nullptr);
+}
+
+// Moves the cameras to new_cameras.
 template <typename W>
 CERES_EXT_WINDOW void MoveCameras(W& w, double* x_norm, double* step_norm) {
   for (int i = w.rank(); i < w.counts.num_cameras; i += w.size()) {
-    const double* const x = w.cameras + W::kCamera * i;
     const double* const delta = w.step + W::kColumns * i;
-    double moved[W::kCamera];
-    w.model.Plus(w.column_mask[i], x, delta, moved);
-    for (int e = 0; e < W::kCamera; ++e) {
-      if (w.block() == 0) {
-        w.new_cameras[W::kCamera * i + e] = moved[e];
-      }
-      if (w.model.IsPartOfState(w.column_mask[i], e)) {
-        *x_norm += x[e] * x[e];
-      }
-      *step_norm += (x[e] - moved[e]) * (x[e] - moved[e]);
-    }
-    w.new_states[i] = w.model.Prepare(moved, nullptr);
+    PlaceCamera(w, i, delta, x_norm, step_norm);
     const double* const map = w.rotation_maps + 12 * i;
     double* const local = w.local_steps + TeamLayout::kLocal * i;
     for (int a = 0; a < 3; ++a) {
@@ -141,6 +148,24 @@ CERES_EXT_WINDOW void MoveCameras(W& w, double* x_norm, double* step_norm) {
     }
   }
   w.team->Barrier();
+}
+
+// Adds the cost of row k at the new cameras and a point. False if it is not
+// finite.
+template <typename W>
+CERES_EXT_WINDOW bool AddCost(const W& w,
+                              int k,
+                              const double* point,
+                              double* cost) {
+  const int camera = w.camera[k];
+  const typename W::State& state =
+      camera < w.counts.num_cameras ? w.new_states[camera] : w.StateOf(camera);
+  double r[2];
+  w.model.Evaluate(k, state, point, w.observed + 2 * int64_t{k}, r);
+  double rho[3];
+  w.loss.Evaluate(k, r[0] * r[0] + r[1] * r[1], rho);
+  *cost += 0.5 * rho[0];
+  return kernels::AllFinite(r, 2);
 }
 
 // Moves point p; adds its items.
@@ -173,6 +198,10 @@ CERES_EXT_WINDOW void StepOfPoint(
     *is_finite &= kernels::AllFinite(step, 3);
     for (int a = 0; a < 3; ++a) {
       moved[a] += step[a];
+      if (w.HasBounds()) {
+        w.PointStep(p)[a] = step[a];
+        moved[a] = w.BoundPoint(p, a, moved[a]);
+      }
       record[a] = moved[a];
       item[2] += x[a] * x[a];
       item[3] += (x[a] - moved[a]) * (x[a] - moved[a]);
@@ -190,35 +219,27 @@ CERES_EXT_WINDOW void StepOfPoint(
           j[3] + j[0] * step[0] + j[1] * step[1] + j[2] * step[2];
       item[0] -= change * (r[i] + 0.5 * change);
     }
-    const int camera = w.camera[k];
-    const typename W::State& state = camera < w.counts.num_cameras
-                                         ? w.new_states[camera]
-                                         : w.StateOf(camera);
-    w.model.Evaluate(k, state, moved, w.observed + 2 * int64_t{k}, r);
-    *is_evaluated &= kernels::AllFinite(r, 2);
-    double rho[3];
-    w.loss.Evaluate(k, r[0] * r[0] + r[1] * r[1], rho);
-    item[1] += 0.5 * rho[0];
+    *is_evaluated &= AddCost(w, k, moved, item + 1);
   }
 }
 
-// Moves points and cameras to the candidate, and computes the change by the
-// model and the cost.
-template <typename W>
-CERES_EXT_WINDOW_PHASE Step TakeStep(W& w) {
-  double x_norm = 0.0;
-  double step_norm = 0.0;
-  bool is_finite = true;
-  bool is_evaluated = true;
+// The items of all points, priors and the norms of the cameras become a step.
+// add_items(p, items) adds those of a point.
+template <typename W, typename Function>
+CERES_EXT_WINDOW_PART Step SumItems(W& w,
+                                    double x_norm,
+                                    double step_norm,
+                                    bool* is_finite,
+                                    bool* is_evaluated,
+                                    const Function& add_items) {
   const double is_stopped = IsStopped(w);
-  MoveCameras(w, &x_norm, &step_norm);
   // A warp has neighbouring points, whichever block it is of.
   const int lane = w.rank() % w.warp_size();
   const int num_points = w.counts.all_points();
   for (int p = w.Member(); p - lane < num_points; p += w.NumMembers()) {
     double of_point[WindowScratch::kItem] = {};
     if (p < num_points) {
-      StepOfPoint(w, p, of_point, &is_finite, &is_evaluated);
+      add_items(p, of_point);
     }
     double* const item =
         w.items + WindowScratch::kItem * int64_t{p / w.warp_size()};
@@ -233,14 +254,14 @@ CERES_EXT_WINDOW_PHASE Step TakeStep(W& w) {
     // The first block has written the cameras' candidate.
     for (int k = w.rank(); k < w.counts.num_priors && w.block() == 0;
          k += w.size()) {
-      is_evaluated &= StepOfPrior(w, k);
+      *is_evaluated &= StepOfPrior(w, k);
     }
     if (w.counts.num_marginals > 0 && w.block() == 0) {
-      is_evaluated &= StepOfMarginals(w);
+      *is_evaluated &= StepOfMarginals(w);
     }
   }
   double worst[3] = {
-      is_finite ? 0.0 : 1.0, is_evaluated ? 0.0 : 1.0, is_stopped};
+      *is_finite ? 0.0 : 1.0, *is_evaluated ? 0.0 : 1.0, is_stopped};
   w.team->Max(worst);
   SetStopped(w, worst[2]);
   double costs[3] = {0.0, 0.0, x_norm};
@@ -272,6 +293,25 @@ CERES_EXT_WINDOW_PHASE Step TakeStep(W& w) {
   result.model_cost_change = worst[0] == 0.0 ? costs[0] : 0.0;
   result.cost = worst[1] == 0.0 ? costs[1] : DBL_MAX;
   return result;
+}
+
+// Moves points and cameras to the candidate, and computes the change by the
+// model and the cost.
+template <typename W>
+CERES_EXT_WINDOW_PHASE Step TakeStep(W& w) {
+  double x_norm = 0.0;
+  double step_norm = 0.0;
+  bool is_finite = true;
+  bool is_evaluated = true;
+  MoveCameras(w, &x_norm, &step_norm);
+  return SumItems(w,
+                  x_norm,
+                  step_norm,
+                  &is_finite,
+                  &is_evaluated,
+                  [&](int p, double* item) {
+                    StepOfPoint(w, p, item, &is_finite, &is_evaluated);
+                  });
 }
 
 template <typename W>

@@ -15,7 +15,8 @@
 //   S                   (n + 1) (n + 2) / 2, if it fits beside 256 rows
 //
 // In main memory (WindowScratch): steps, candidates, 15 a point, the costs of
-// warps, and if several blocks share the window a part of S for each chunk.
+// warps, if several blocks share the window a part of S for each chunk, and if
+// values have bounds 9 a point and the values of the cameras.
 #ifndef CERES_EXT_SMALL_WINDOW_TEAM_WINDOW_H_
 #define CERES_EXT_SMALL_WINDOW_TEAM_WINDOW_H_
 
@@ -197,6 +198,41 @@ struct TeamWindow : Window {
            : camera < counts.num_cameras
                ? varying + kCamera * camera
                : constant_cameras + kCamera * (camera - counts.num_cameras);
+  }
+
+  // True if some values have bounds. Addresses that few windows use are not
+  // kept, since a block has little room for this object.
+  CERES_EXT_WINDOW bool HasBounds() const { return counts.has_bounds != 0; }
+
+  // Value e of camera i, or of point p, within its bounds, as
+  // ceres::ParameterBlock::Plus has it.
+  CERES_EXT_WINDOW double BoundCamera(int i, int e, double value) const {
+    return Bound(int64_t{kCamera} * i + e, value);
+  }
+  CERES_EXT_WINDOW double BoundPoint(int p, int e, double value) const {
+    return Bound(int64_t{kCamera} * counts.num_cameras + 3 * int64_t{p} + e,
+                 value);
+  }
+  CERES_EXT_WINDOW double Bound(int64_t e, double value) const {
+    const double* const of_value =
+        constant_points + 3 * int64_t{counts.num_constant_points} + 2 * e;
+    const double lower = of_value[0];
+    const double upper = of_value[1];
+    const double raised = value < lower ? lower : value;
+    return upper < raised ? upper : raised;
+  }
+
+  // Scratch of a window with bounds, before that of priors: the gradient and
+  // the step of a point, and the values of cameras and points.
+  CERES_EXT_WINDOW double* PointGradient(int p) const {
+    return priors - 6 * int64_t{counts.num_points} - counts.NumBounds(kCamera) +
+           3 * int64_t{p};
+  }
+  CERES_EXT_WINDOW double* PointStep(int p) const {
+    return PointGradient(counts.num_points + p);
+  }
+  CERES_EXT_WINDOW double* Saved() const {
+    return PointGradient(2 * counts.num_points);
   }
 
   CERES_EXT_WINDOW bool IsVarying(int camera) const {

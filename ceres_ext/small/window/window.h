@@ -65,7 +65,8 @@ struct WindowCounts {
   int32_t num_rows = 0;
   int32_t num_chunks = 0;
   int32_t chunk_rows = 0;   // a chunk has no more
-  int32_t chunk_words = 1;  // nor more points than 64 times this
+  int16_t chunk_words = 1;  // nor more points than 64 times this
+  int16_t has_bounds = 0;   // 1: some values that vary have bounds
   int32_t num_pairs = 0;
   // Only windows of poses have these.
   int32_t num_intrinsics = 0;
@@ -82,6 +83,12 @@ struct WindowCounts {
   }
   CERES_EXT_HOST_DEVICE int32_t all_points() const {
     return num_points + num_constant_points;
+  }
+  // Values of the cameras and points that vary; 0 if none of them has bounds.
+  CERES_EXT_HOST_DEVICE int64_t NumBounds(int camera_size) const {
+    return has_bounds != 0
+               ? int64_t{camera_size} * num_cameras + 3 * int64_t{num_points}
+               : 0;
   }
 };
 
@@ -356,6 +363,11 @@ struct WindowScratch {
     parts = chunk_masks + (is_shared ? masks_size * counts.num_chunks : 0);
     part_size = PackedTriangle(n + 1) + 2 * n;
     priors = parts + (is_shared ? part_size * counts.num_chunks : 0);
+    // With bounds: gradients and steps of the points, then x while a trial
+    // replaces it.
+    if (counts.has_bounds != 0) {
+      priors += 6 * int64_t{counts.num_points} + counts.NumBounds(camera_size);
+    }
     // Marginal priors have those of poses, then of rows, then [J r].
     size = priors + int64_t{kPrior} * counts.num_priors +
            int64_t{kMarginalPose} * counts.num_marginal_poses +

@@ -28,6 +28,8 @@ struct WindowInput {
         Take(8, int64_t{camera_size} * counts.num_constant_cameras, &end);
     points = Take(8, 3 * int64_t{counts.num_points}, &end);
     constant_points = Take(8, 3 * int64_t{counts.num_constant_points}, &end);
+    // Behind these, where TeamWindow::Bound finds them.
+    bounds = Take(16, counts.NumBounds(camera_size), &end);
     observed = Take(8, 2 * rows, &end);
     weights = Take(8, has_weights ? rows : 0, &end);
     camera = Take(4, rows, &end);
@@ -62,6 +64,7 @@ struct WindowInput {
   int64_t constant_cameras;
   int64_t points;
   int64_t constant_points;
+  int64_t bounds;  // lower and upper one of each value
   int64_t observed;
   int64_t weights;
   int64_t camera;

@@ -52,6 +52,7 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
   counts.num_marginal_rows = marginal.num_rows;
   counts.num_marginal_values =
       static_cast<int32_t>(std::min(marginal.num_values(), kLargestWindow));
+  counts.has_bounds = 1;
   // Includes paddings of constant blocks, as in WindowPacker.
   bytes.inputs = num_problems *
                  (64 + WindowInput(kCameraSize, counts, true, true).num_bytes);
@@ -66,7 +67,7 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
     varying.num_constant_cameras = counts.num_cameras;
     const ChunkSize chunk = ChooseChunks(kColumns, varying.num_cameras, degree);
     varying.chunk_rows = chunk.rows;
-    varying.chunk_words = chunk.words;
+    varying.chunk_words = static_cast<int16_t>(chunk.words);
     const auto size = [&](bool is_shared) {
       return WindowScratch(
                  kCameraSize, kColumns, varying, chunk.has_schur, is_shared)

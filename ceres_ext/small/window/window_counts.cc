@@ -280,9 +280,9 @@ std::string WindowPacker::Count(int64_t i,
   std::fill(point_place_.begin() + points.begin,
             point_place_.begin() + points.end,
             kUnused);
-  std::string bounded = WhyBounded(*batch_, i);
-  if (!bounded.empty()) {
-    return bounded;
+  std::string bad_bounds = WhyBadBounds(*batch_, i);
+  if (!bad_bounds.empty()) {
+    return bad_bounds;
   }
   if (!intrinsics_.empty()) {
     std::string reason = FindOwnIntrinsics(i);
@@ -402,6 +402,48 @@ std::string WindowPacker::ChooseKind(int64_t i, PackedWindow* window) const {
   return "";
 }
 
+// Windows have bounds of all values that vary, or of none.
+std::string WindowPacker::CountBounds(int64_t i, PackedWindow* window) const {
+  WindowCounts& counts = window->record.counts;
+  const auto has_bounds = [this](int array, int64_t block, int num_values) {
+    const Parameters& p = parameters(array);
+    for (int j = 0; p.MayHaveBounds() && j < num_values; ++j) {
+      if (p.IsBounded(block, j)) {
+        return true;
+      }
+    }
+    return false;
+  };
+  const Blocks cameras = BlocksOf(cameras_, i);
+  const Blocks points = BlocksOf(points_, i);
+  bool has_any = false;
+  for (int64_t c = cameras.begin; c < cameras.end; ++c) {
+    if (camera_place_[c] == kUnused || camera_place_[c] >= counts.num_cameras) {
+      continue;
+    }
+    if (!IsConstantPose(c)) {
+      has_any |= has_bounds(cameras_, c, num_camera_values_);
+      if (window->kind.has_own_intrinsics() && FormOf(c).turns &&
+          has_bounds(cameras_, c, 4)) {
+        return "the quaternion of a pose has bounds, beside intrinsics that "
+               "vary";
+      }
+    }
+    if (HasOwnIntrinsics(c)) {
+      const RowArray& array = arrays_[intrinsics_[c].array];
+      has_any |= has_bounds(
+          ParamsOf(array), intrinsics_[c].block, array.rows->num_params);
+    }
+  }
+  for (int64_t p = points.begin; p < points.end && !has_any; ++p) {
+    has_any = point_place_[p] != kUnused &&
+              point_place_[p] < counts.num_points &&
+              has_bounds(points_, p, kPoint);
+  }
+  counts.has_bounds = has_any ? 1 : 0;
+  return "";
+}
+
 // Cuts the window into chunks, each with as many points as have room for their
 // rows.
 std::string WindowPacker::Cut(Scratch* scratch,
@@ -416,7 +458,7 @@ std::string WindowPacker::Cut(Scratch* scratch,
   const ChunkSize size =
       ChooseChunks(window->kind.num_columns, counts.num_cameras, max_degree);
   counts.chunk_rows = size.rows;
-  counts.chunk_words = size.words;
+  counts.chunk_words = static_cast<int16_t>(size.words);
   window->has_schur = size.has_schur;
   if (counts.chunk_rows == 0) {
     return Sentence("a window has at most ",

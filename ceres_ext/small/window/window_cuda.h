@@ -10,7 +10,7 @@
 
 #include "ceres_ext/small/window/window.h"
 #include "ceres_ext/small/window/window_arena.h"
-#include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/solver/step_search.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_context.h"
 #include "cuda_kernels/model/robust_loss.h"
@@ -53,7 +53,7 @@ WindowGrid ChooseGrid(WindowKernel kernel,
 
 // All pointers are the device's.
 struct SolveWindowsParams {
-  TrustRegionOptions options;
+  LoopOptions options;
   bool has_schur = false;
   int64_t num_windows = 0;
   const WindowRecord* records = nullptr;

@@ -34,7 +34,7 @@ RunWindow RunBalWindow(const WindowKind& kind) {
 void SolveWindowOnHost(RunWindow run,
                        const WindowKind& kind,
                        bool has_schur,
-                       const TrustRegionOptions& options,
+                       const LoopOptions& options,
                        const WindowRecord& record,
                        const kernels::RobustLoss* losses,
                        const unsigned char* inputs,

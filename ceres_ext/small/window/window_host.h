@@ -8,7 +8,7 @@
 
 #include "ceres_ext/small/window/window.h"
 #include "ceres_ext/small/window/window_arena.h"
-#include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/solver/step_search.h"
 #include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
@@ -18,7 +18,7 @@ using RunWindow = void (*)(const WindowRecord& record,
                            const unsigned char* inputs,
                            const Window& window,
                            bool has_schur,
-                           const TrustRegionOptions& options,
+                           const LoopOptions& options,
                            double* memory);
 
 // The solve of a kind without poses.
@@ -29,7 +29,7 @@ RunWindow RunBalWindow(const WindowKind& kind);
 void SolveWindowOnHost(RunWindow run,
                        const WindowKind& kind,
                        bool has_schur,
-                       const TrustRegionOptions& options,
+                       const LoopOptions& options,
                        const WindowRecord& record,
                        const kernels::RobustLoss* losses,
                        const unsigned char* inputs,

@@ -69,7 +69,7 @@ class HostTeam {
       const unsigned char* inputs,                           \
       const Window& in,                                      \
       bool has_schur,                                        \
-      const TrustRegionOptions& options,                     \
+      const LoopOptions& options,                            \
       double* memory) {                                      \
     HostTeam team;                                           \
     window::TeamWindow<Rows, HostTeam> solve(                \

@@ -40,6 +40,11 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
     }
   }
   const int camera_size = intrinsics_.empty() ? camera_size_ : kOwnCameraSize;
+  const auto& all_parameters = batch->problem.parameters();
+  const bool may_have_bounds = std::any_of(
+      all_parameters.begin(), all_parameters.end(), [](const Parameters& p) {
+        return p.MayHaveBounds();
+      });
   point_place_.assign(parameters(points_).num_blocks, kUnused);
   input_begin_.push_back(0);
   output_begin_.push_back(0);
@@ -94,6 +99,7 @@ WindowPacker::WindowPacker(const ProblemBatch* batch) : batch_(batch) {
       counts.num_marginal_poses = static_cast<int32_t>(marginal_poses);
       counts.num_marginal_rows = static_cast<int32_t>(marginal_rows);
       counts.num_marginal_values = static_cast<int32_t>(marginal_values);
+      counts.has_bounds = may_have_bounds ? 1 : 0;
     }
     is_too_large_.push_back(is_too_large ? 1 : 0);
     // Constant blocks take as much room as others, except for three paddings of
@@ -385,6 +391,9 @@ std::string WindowPacker::Pack(int64_t i,
   std::string reason = Count(i, scratch, window);
   if (reason.empty()) {
     reason = ChooseKind(i, window);
+  }
+  if (reason.empty()) {
+    reason = CountBounds(i, window);
   }
   std::vector<int32_t> chunks;
   if (reason.empty()) {

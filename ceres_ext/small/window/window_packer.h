@@ -167,6 +167,7 @@ class WindowPacker final : public SmallKind {
   bool CountMarginals(int64_t i, PackedWindow* window, Found* found);
   void NumberBlocks(int64_t i, const Scratch& scratch, WindowCounts* counts);
   std::string ChooseKind(int64_t i, PackedWindow* window) const;
+  std::string CountBounds(int64_t i, PackedWindow* window) const;
   std::string Cut(Scratch* scratch,
                   std::vector<int32_t>* chunks,
                   PackedWindow* window) const;
@@ -179,6 +180,10 @@ class WindowPacker final : public SmallKind {
                    const WindowInput& at,
                    unsigned char* input,
                    PackedWindow* window) const;
+  void WriteBounds(int64_t i,
+                   const WindowInput& at,
+                   const PackedWindow& window,
+                   unsigned char* input) const;
   void WriteRows(int64_t i,
                  const WindowInput& at,
                  const PackedWindow& window,

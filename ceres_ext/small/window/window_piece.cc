@@ -81,6 +81,7 @@ ReducedSize WindowPiece::SizeOf(int64_t i) const {
       reinterpret_cast<const uint16_t*>(input + at.column_mask);
   ReducedSize size;
   size.linear_solver_type = ceres::DENSE_SCHUR;
+  size.is_constrained = counts.has_bounds != 0;
   size.num_parameter_blocks = window.num_camera_blocks + counts.num_points;
   size.num_parameters = window.num_camera_values + 3 * counts.num_points;
   size.num_effective_parameters = 3 * counts.num_points;

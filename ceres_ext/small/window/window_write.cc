@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -418,6 +419,76 @@ void WindowPacker::WriteBlocks(int64_t i,
   }
 }
 
+// Writes the bounds of the blocks that vary, and moves the start onto them.
+void WindowPacker::WriteBounds(int64_t i,
+                               const WindowInput& at,
+                               const PackedWindow& window,
+                               unsigned char* input) const {
+  const WindowCounts& counts = window.record.counts;
+  const int size = window.kind.camera_size;
+  const int64_t first_of_points = int64_t{size} * counts.num_cameras;
+  auto* const bounds = reinterpret_cast<double*>(input + at.bounds);
+  std::vector<double> of_block;
+  for (const bool is_upper : {false, true}) {
+    const auto read = [&](int array, int64_t b) {
+      const Parameters& p = parameters(array);
+      of_block.resize(p.size);
+      for (int j = 0; j < p.size; ++j) {
+        of_block[j] = is_upper ? p.UpperBoundOf(b, j) : p.LowerBoundOf(b, j);
+      }
+      return of_block.data();
+    };
+    const auto write = [&](const double* from, int n, int64_t first) {
+      for (int e = 0; e < n; ++e) {
+        bounds[2 * (first + e) + (is_upper ? 1 : 0)] = from[e];
+      }
+    };
+    const Blocks cameras = BlocksOf(cameras_, i);
+    for (int64_t c = cameras.begin; c < cameras.end; ++c) {
+      if (camera_place_[c] == kUnused ||
+          camera_place_[c] >= counts.num_cameras) {
+        continue;
+      }
+      constexpr double kNone = std::numeric_limits<double>::max();
+      double of_camera[kOwnCameraSize];
+      std::fill_n(of_camera, kOwnCameraSize, is_upper ? kNone : -kNone);
+      if (!IsConstantPose(c)) {
+        ReadCamera(read(cameras_, c), of_camera);
+      }
+      if (HasOwnIntrinsics(c)) {
+        const Intrinsics& own = intrinsics_[c];
+        const RowArray& array = arrays_[own.array];
+        const double* const from = read(ParamsOf(array), own.block);
+        double* next = of_camera + kPoseSize;
+        for (int p = 0; p < array.rows->num_params; ++p) {
+          if ((own.varies >> p & 1) != 0) {
+            *next++ = from[p];
+          }
+        }
+      }
+      write(of_camera, size, int64_t{size} * camera_place_[c]);
+    }
+    const Blocks points = BlocksOf(points_, i);
+    for (int64_t p = points.begin; p < points.end; ++p) {
+      if (point_place_[p] != kUnused && point_place_[p] < counts.num_points) {
+        write(read(points_, p),
+              kPoint,
+              first_of_points + int64_t{kPoint} * point_place_[p]);
+      }
+    }
+  }
+  const auto project = [bounds](int64_t first, int64_t n, double* x) {
+    for (int64_t e = 0; e < n; ++e) {
+      const double* const of_value = bounds + 2 * (first + e);
+      x[e] = std::min(std::max(x[e], of_value[0]), of_value[1]);
+    }
+  };
+  project(0, first_of_points, reinterpret_cast<double*>(input + at.cameras));
+  project(first_of_points,
+          int64_t{kPoint} * counts.num_points,
+          reinterpret_cast<double*>(input + at.points));
+}
+
 // next: the next row of each point.
 void WindowPacker::WriteRows(int64_t i,
                              const WindowInput& at,
@@ -521,6 +592,9 @@ std::string WindowPacker::Write(int64_t i,
     return reinterpret_cast<int32_t*>(input + begin);
   };
   WriteBlocks(i, at, input, window);
+  if (counts.has_bounds != 0) {
+    WriteBounds(i, at, *window, input);
+  }
   std::copy(scratch->row_begin.begin(),
             scratch->row_begin.end(),
             integers(at.point_begin));
