@@ -105,10 +105,11 @@ class RandomArrays {
       for (const Index& index : r.blocks) {
         text += " " + std::to_string(index.parameters);
       }
-      text += r.loss == &own_     ? " own loss"
-              : r.loss == &huber_ ? " huber"
-              : r.loss != nullptr ? " cauchy"
-                                  : "";
+      text += r.loss == &own_       ? " own loss"
+              : r.loss == &huber_   ? " huber"
+              : r.loss == &trivial_ ? " trivial"
+              : r.loss != nullptr   ? " cauchy"
+                                    : "";
       text += r.weights != nullptr ? " weights" : "";
       text += r.cost_functions != nullptr ? " objects"
               : r.constants_are_of_model  ? " model"
@@ -245,6 +246,12 @@ class RandomArrays {
         manifold = std::make_unique<ceres::SubsetManifold>(size, all);
         break;
       }
+      case 2:
+        if (size == 10) {
+          manifold = std::make_unique<BalCameraManifold>();
+          break;
+        }
+        [[fallthrough]];
       default:
         manifold = std::make_unique<ceres::SubsetManifold>(
             size, std::vector<int>{random_.Below(size)});
@@ -265,6 +272,9 @@ class RandomArrays {
       case 2:
         residuals.loss = random_.Chance(0.3) ? &own_ : nullptr;
         break;
+      case 3:
+        residuals.loss = &trivial_;
+        break;
       default:
         break;
     }
@@ -273,6 +283,9 @@ class RandomArrays {
       const int kinds = random_.OneOf({1, 3, 100000});
       for (int64_t k = 0; k < residuals.num_blocks; ++k) {
         weights.push_back(0.01 * random_.Below(kinds) + 0.5);
+      }
+      if (weights.size() % 2 == 1) {
+        weights[weights.size() / 2] = 0.0;
       }
       residuals.weights = Keep(weights, &values_of_rows_);
     }
@@ -480,6 +493,7 @@ class RandomArrays {
   ArrayProblem problem_;
   ceres::HuberLoss huber_{1.0};
   ceres::CauchyLoss cauchy_{0.5};
+  ceres::TrivialLoss trivial_;
   OwnLoss own_;
   ceres::QuaternionManifold quaternion_;
   std::vector<std::unique_ptr<ceres::Manifold>> manifolds_;

@@ -27,8 +27,6 @@
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
 #include "tests/common/has_device.h"
-#include "tests/common/own_loss.h"
-#include "tests/common/own_manifold.h"
 #include "tests/common/same_summary.h"
 
 namespace ceres_ext {
@@ -55,13 +53,13 @@ struct Arrays {
     const auto n = static_cast<int64_t>(bal.camera_id.size());
     if (bal.camera_size == 10) {
       problem.AddResiduals<BalQuaternionReprojectionError>(
-          n, bal.observations.data(), blocks, loss, Weights());
+          n, bal.observations.data(), blocks, loss);
     } else if (use_functor) {
       problem.AddResiduals<FunctorCost>(
-          n, bal.observations.data(), blocks, loss, Weights());
+          n, bal.observations.data(), blocks, loss);
     } else {
       problem.AddResiduals<BalReprojectionError>(
-          n, bal.observations.data(), blocks, loss, Weights());
+          n, bal.observations.data(), blocks, loss);
     }
     return problem;
   }
@@ -94,31 +92,17 @@ struct Arrays {
               ? new FunctorCost(AutodiffReprojection<3>{
                     bal.observations[2 * k], bal.observations[2 * k + 1]})
               : bal.MakeCost(k);
-      ceres::LossFunction* of_row = loss;
-      if (!weights.empty()) {
-        scaled.push_back(std::make_shared<ceres::ScaledLoss>(
-            loss, weights[k], ceres::DO_NOT_TAKE_OWNERSHIP));
-        of_row = scaled.back().get();
-      }
-      problem->AddResidualBlock(cost,
-                                of_row,
-                                bal.camera(bal.camera_id[k]),
-                                bal.point(bal.point_id[k]));
+      problem->AddResidualBlock(
+          cost, loss, bal.camera(bal.camera_id[k]), bal.point(bal.point_id[k]));
     }
     return problem;
-  }
-
-  const double* Weights() const {
-    return weights.empty() ? nullptr : weights.data();
   }
 
   BalTestProblem bal;
   ArrayProblem::Parameters of_cameras;
   ArrayProblem::Parameters of_points;
   ceres::LossFunction* loss = nullptr;
-  std::vector<double> weights;
   bool use_functor = false;
-  std::vector<std::shared_ptr<ceres::LossFunction>> scaled;
 };
 
 ceres::Solver::Options SolverOptions() {
@@ -183,6 +167,8 @@ void ExpectSameBitsOnAllDevices(
   }
 }
 
+// All kinds of rows, losses, weights, manifolds and constants:
+// array_kinds_test.
 TEST(ArrayProblem, SameBitsAsAProblem) {
   for (const int camera_size : {9, 10}) {
     const Arrays arrays(camera_size);
@@ -207,133 +193,6 @@ TEST(ArrayProblem, SameBitsWithDogleg) {
   }
 }
 
-TEST(ArrayProblem, SameBitsWithALoss) {
-  Arrays arrays(9);
-  ceres::HuberLoss huber(1.0);
-  ceres::TrivialLoss trivial;
-  for (ceres::LossFunction* loss :
-       std::vector<ceres::LossFunction*>{&huber, &trivial}) {
-    arrays.loss = loss;
-    ExpectSameBitsOnAllDevices(arrays);
-  }
-}
-
-TEST(ArrayProblem, SameBitsWithALossOfAUsersOwn) {
-  Arrays arrays(9);
-  OwnLoss loss;
-  arrays.loss = &loss;
-  ExpectSameBitsOnAllDevices(arrays);
-}
-
-// Few weights, and more than there are numbers for losses.
-TEST(ArrayProblem, SameBitsWithWeights) {
-  Arrays arrays(9);
-  ceres::CauchyLoss cauchy(0.7);
-  OwnLoss own;
-  for (ceres::LossFunction* loss :
-       std::vector<ceres::LossFunction*>{nullptr, &cauchy, &own}) {
-    arrays.loss = loss;
-    for (const int kinds : {3, 1000}) {
-      arrays.weights.clear();
-      for (size_t k = 0; k < arrays.bal.camera_id.size(); ++k) {
-        arrays.weights.push_back(0.5 + 0.01 * static_cast<double>(k % kinds));
-      }
-      arrays.weights[17] = 0.0;
-      ExpectSameBitsOnAllDevices(arrays);
-    }
-  }
-}
-
-// User-defined functors: rows of views, whose points are found as Ceres finds
-// them.
-TEST(ArrayProblem, SameBitsOfAFunctor) {
-  Arrays arrays(9);
-  arrays.use_functor = true;
-  ExpectSameBitsOnAllDevices(arrays);
-  ceres::Solver::Options cgnr = SolverOptions();
-  cgnr.linear_solver_type = ceres::CGNR;
-  cgnr.preconditioner_type = ceres::JACOBI;
-  ExpectSameBitsOnAllDevices(arrays, cgnr);
-  arrays.weights.assign(arrays.bal.camera_id.size(), 1.5);
-  arrays.weights[3] = 0.25;
-  ceres::HuberLoss huber(1.0);
-  arrays.loss = &huber;
-  ExpectSameBitsOnAllDevices(arrays);
-}
-
-TEST(ArrayProblem, SameBitsWhereCeresEvaluates) {
-  for (const bool use_functor : {false, true}) {
-    Arrays arrays(9);
-    arrays.use_functor = use_functor;
-    for (const DeviceType device : Devices()) {
-      SCOPED_TRACE(DeviceTypeToString(device));
-      Options ext_options = On(device);
-      ext_options.batch_evaluation = false;
-      ExpectSameBits(arrays, SolverOptions(), ext_options);
-    }
-  }
-}
-
-TEST(ArrayProblem, SameBitsWithResidualBlocksOfConstantsAlone) {
-  for (const bool use_functor : {false, true}) {
-    Arrays arrays(9);
-    arrays.use_functor = use_functor;
-    ceres::CauchyLoss cauchy(0.5);
-    arrays.loss = &cauchy;
-    arrays.weights.assign(arrays.bal.camera_id.size(), 0.5);
-    std::vector<uint8_t> of_cameras(arrays.bal.num_cameras(), 0);
-    std::vector<uint8_t> of_points(arrays.bal.num_points(), 0);
-    for (const int k : {20, 300, 301}) {
-      of_cameras[arrays.bal.camera_id[k]] = 1;
-      of_points[arrays.bal.point_id[k]] = 1;
-    }
-    arrays.of_cameras.is_constant = of_cameras.data();
-    arrays.of_points.is_constant = of_points.data();
-    ExpectSameBitsOnAllDevices(arrays);
-  }
-}
-
-TEST(ArrayProblem, SameBitsWithManifolds) {
-  Arrays arrays(10);
-  BalCameraManifold quaternion;
-  arrays.of_cameras.manifold = &quaternion;
-  ExpectSameBitsOnAllDevices(arrays);
-
-  // Some have none, some a subset, some nothing that varies.
-  const int n = arrays.bal.num_cameras();
-  ceres::SubsetManifold subset(10, {7, 9});
-  ceres::SubsetManifold nothing(10, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
-  OwnManifold own(10);
-  std::vector<ceres::Manifold*> manifolds(n, &quaternion);
-  manifolds[1] = nullptr;
-  manifolds[3] = &subset;
-  manifolds[4] = &nothing;
-  manifolds[7] = &own;
-  arrays.of_cameras.manifolds = manifolds.data();
-  ExpectSameBitsOnAllDevices(arrays);
-
-  Arrays flat(9);
-  ceres::SubsetManifold plane(3, {2});
-  flat.of_points.manifold = &plane;
-  ExpectSameBitsOnAllDevices(flat);
-}
-
-TEST(ArrayProblem, SameBitsWithConstantBlocks) {
-  Arrays arrays(9);
-  std::vector<uint8_t> is_constant(arrays.bal.num_cameras(), 0);
-  is_constant[0] = is_constant[5] = is_constant[11] = 1;
-  arrays.of_cameras.is_constant = is_constant.data();
-  ExpectSameBitsOnAllDevices(arrays);
-
-  Arrays of_points(9);
-  std::vector<uint8_t> point_is_constant(of_points.bal.num_points(), 0);
-  for (int j = 0; j < of_points.bal.num_points(); j += 3) {
-    point_is_constant[j] = 1;
-  }
-  of_points.of_points.is_constant = point_is_constant.data();
-  ExpectSameBitsOnAllDevices(of_points);
-}
-
 TEST(ArrayProblem, SameBitsWithBlocksThatNobodyNames) {
   Arrays arrays(9);
   // Camera 12 and point 150, and another in the middle.
@@ -347,7 +206,6 @@ TEST(ArrayProblem, SameBitsWithBlocksThatNobodyNames) {
   ExpectSameBitsOnAllDevices(arrays);
 }
 
-// Both kinds of cameras see the same points.
 // is_eliminated is the first group of linear_solver_ordering, of points or of
 // cameras.
 TEST(ArrayProblem, SameBitsWithEliminatedBlocks) {
@@ -424,66 +282,6 @@ TEST(ArrayProblem, NothingThatVariesIsEliminated) {
     results.push_back(arrays.bal.cameras);
   }
   EXPECT_EQ(results[0], results[1]);
-}
-
-TEST(ArrayProblem, SameBitsWithTwoKindsOfCameras) {
-  const BalTestProblem nine = MakeBalTestProblem(12, 150, 6, 9);
-  const BalTestProblem ten = MakeBalTestProblem(8, 150, 4, 10, 5);
-  for (const DeviceType device : Devices()) {
-    std::vector<std::vector<double>> results;
-    std::vector<double> costs;
-    for (const bool by_arrays : {false, true}) {
-      BalTestProblem a = nine;
-      BalTestProblem b = ten;
-      Summary summary;
-      if (by_arrays) {
-        ArrayProblem problem;
-        const int nines = problem.AddParameters({a.cameras.data(), 12, 9});
-        const int tens = problem.AddParameters({b.cameras.data(), 8, 10});
-        const int points = problem.AddParameters({a.points.data(), 150, 3});
-        problem.AddResiduals<BalReprojectionError>(
-            static_cast<int64_t>(a.camera_id.size()),
-            a.observations.data(),
-            {{nines, a.camera_id.data()}, {points, a.point_id.data()}});
-        problem.AddResiduals<BalQuaternionReprojectionError>(
-            static_cast<int64_t>(b.camera_id.size()),
-            b.observations.data(),
-            {{tens, b.camera_id.data()}, {points, b.point_id.data()}});
-        Solve(SolverOptions(), On(device), &problem, &summary);
-      } else {
-        ceres::Problem problem;
-        for (int i = 0; i < 12; ++i) {
-          problem.AddParameterBlock(a.camera(i), 9);
-        }
-        for (int i = 0; i < 8; ++i) {
-          problem.AddParameterBlock(b.camera(i), 10);
-        }
-        for (int j = 0; j < 150; ++j) {
-          problem.AddParameterBlock(a.point(j), 3);
-        }
-        for (size_t k = 0; k < a.camera_id.size(); ++k) {
-          problem.AddResidualBlock(a.MakeCost(k),
-                                   nullptr,
-                                   a.camera(a.camera_id[k]),
-                                   a.point(a.point_id[k]));
-        }
-        for (size_t k = 0; k < b.camera_id.size(); ++k) {
-          problem.AddResidualBlock(b.MakeCost(k),
-                                   nullptr,
-                                   b.camera(b.camera_id[k]),
-                                   a.point(b.point_id[k]));
-        }
-        Solve(SolverOptions(), On(device), &problem, &summary);
-      }
-      ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
-      EXPECT_EQ(summary.path_reason,
-                "all residual blocks are evaluated by this library");
-      costs.push_back(summary.final_cost);
-      results.push_back(a.points);
-    }
-    EXPECT_EQ(costs[0], costs[1]);
-    EXPECT_EQ(results[0], results[1]);
-  }
 }
 
 // Solved again and again with other values, flags, losses and options, as by a

@@ -20,7 +20,7 @@ namespace {
 #ifdef CERES_EXT_EMULATED
 constexpr int kThreads[] = {1, 1};  // It can be used once.
 #else
-constexpr int kThreads[] = {1, 1, 2, 3, 7};
+constexpr int kThreads[] = {1, 1, 2, 3, 7, 16};
 #endif
 
 // Parameters and all that a loop sees of a solve: more rows and points than a

@@ -66,8 +66,8 @@ TEST(RandomWindows, SolveAsCeres) {
   ceres::TukeyLoss tukey(20.0);
   ceres::TolerantLoss tolerant(2.0, 0.5);
   // Manifolds of 9 values: constant intrinsics, 6 columns; a constant angle and
-  // k2, 9 columns. Of 10 values: a turn with and without intrinsics, 9 and 6
-  // columns; only constant values, 10 columns.
+  // k2, 9 columns. Manifolds of 10 values: a turn with and without intrinsics,
+  // 9 and 6 columns; only constant values, 10 columns.
   ceres::SubsetManifold pose(9, {6, 7, 8});
   ceres::SubsetManifold some(9, {1, 8});
   BalCameraManifold turn;

@@ -383,30 +383,6 @@ TEST(Solve, EvaluationCallbackSeesTheState) {
   }
 }
 
-TEST(Solve, SameBitsForAnyNumberOfThreadsAndEveryRun) {
-  const BalTestProblem start = MakeBalTestProblem(30, 4000, 5, 9);
-  std::vector<double> first;
-  for (int num_threads : {1, 1, 2, 3, 7, 16}) {
-    BalTestProblem bal = start;
-    auto problem = BuildProblem(&bal, Derivatives::kAnalytic);
-    Options ext_options = OnDevice();
-    Summary summary;
-    Solve(TestOptions(&bal, num_threads), ext_options, problem.get(), &summary);
-    ASSERT_EQ(summary.path, PATH_FULL);
-    ASSERT_GT(summary.num_successful_steps, 3);
-    std::vector<double> result = bal.Values();
-    for (const auto& iteration : summary.iterations) {
-      result.push_back(iteration.cost);
-      result.push_back(iteration.relative_decrease);
-      result.push_back(iteration.gradient_norm);
-    }
-    if (first.empty()) {
-      first = result;
-    }
-    EXPECT_EQ(first, result) << num_threads << " threads";
-  }
-}
-
 // With a user's order; Ceres's own depends on addresses.
 TEST(Solve, SameBitsWithInnerIterations) {
   const BalTestProblem start = MakeBalTestProblem(8, 60, 4, 9);
