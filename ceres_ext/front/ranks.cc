@@ -177,12 +177,11 @@ std::string WhyNotByRanks(const ArrayProblem& problem, RankSolve* solve) {
     return "trust_region_strategy_type DOGLEG is not supported by several "
            "ranks; expected LEVENBERG_MARQUARDT";
   }
-  if (ext_options.preconditioner == PRECONDITIONER_TWO_LEVEL) {
-    return "preconditioner = TWO_LEVEL is not supported by several ranks";
-  }
   ChooseLinearSolver(ext_options, &options);
   ext_options.linear_solver = LINEAR_SOLVER_AS_GIVEN;
-  ext_options.preconditioner = PRECONDITIONER_AS_GIVEN;
+  if (ext_options.preconditioner != PRECONDITIONER_TWO_LEVEL) {
+    ext_options.preconditioner = PRECONDITIONER_AS_GIVEN;
+  }
   if (options.linear_solver_type != ceres::ITERATIVE_SCHUR) {
     return std::string("linear_solver_type ") +
            ceres::LinearSolverTypeToString(options.linear_solver_type) +

@@ -62,7 +62,7 @@ struct RowFacts {
   int64_t num_columns = 0;
   // Columns that are not eliminated.
   int64_t num_other_columns = 0;
-  // Those of blocks that many views share, as intrinsics
+  // Columns of blocks that many views share, as intrinsics
   // (solver/preconditioner/coarse_units.h).
   int64_t num_shared_columns = 0;
   // The columns of the widest block that is not eliminated.

@@ -66,7 +66,11 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
                                         problem_.views()->private_family < 0));
     return SetupRest(plan, setup, forms, *structure, record, &parts_);
   };
-  return ranks_ == nullptr ? set_up_problem() : ranks_->Agree(set_up_problem());
+  if (ranks_ == nullptr) {
+    return set_up_problem();
+  }
+  CERES_EXT_RETURN_IF_ERROR(ranks_->Agree(set_up_problem()));
+  return parts_.solver.AgreeOnSecondLevel();
 }
 
 template <typename Machine>

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -118,6 +119,32 @@ class RankSums {
   template <typename T>
   kernels::Status Gather(const T& mine, std::vector<T>* all) {
     return kernels::GatherRecords(mine, communicator_, all);
+  }
+
+  // *x: those of all ranks, one after the other.
+  kernels::Status Concatenate(std::vector<double>* x) {
+    std::vector<int64_t> sizes;
+    CERES_EXT_RETURN_IF_ERROR(Gather(static_cast<int64_t>(x->size()), &sizes));
+    int64_t begin = 0;
+    int64_t end = 0;
+    for (size_t rank = 0; rank < sizes.size(); ++rank) {
+      begin += static_cast<int>(rank) < communicator_->rank() ? sizes[rank] : 0;
+      end += sizes[rank];
+    }
+    std::vector<double> all(static_cast<size_t>(end), 0.0);
+    std::copy(x->begin(), x->end(), all.begin() + begin);
+    x->swap(all);
+    return SumOnHost(end, x->data());
+  }
+
+  // True if all ranks have the same value.
+  kernels::Status AreEqual(uint64_t mine, bool* are_equal) {
+    std::vector<uint64_t> all;
+    CERES_EXT_RETURN_IF_ERROR(Gather(mine, &all));
+    *are_equal =
+        std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) ==
+        all.end();
+    return {};
   }
 
   // The status of the first rank that has an error, which its sentence then

@@ -118,7 +118,7 @@ class StepSolver {
       }
     } else {
       preconditioner_ = CreatePreconditioner<Machine>(
-          options_, batches_, f_varies_, schur, context);
+          options_, batches_, f_varies_, schur, ranks, context);
       CERES_EXT_RETURN_IF_ERROR(
           preconditioner_->Setup(blocks, options.use_schur, machine));
       CERES_EXT_RETURN_IF_ERROR(
@@ -138,6 +138,35 @@ class StepSolver {
       iterations.operands.reserve(operands_.size());
     }
     return machine->Allocate(1, &scalars_);
+  }
+
+  // After Setup, by all ranks: all have a second level with the same choices,
+  // or none has.
+  kernels::Status AgreeOnSecondLevel() {
+    struct Record {
+      int32_t after;
+      int32_t again;
+    };
+    std::vector<Record> all;
+    CERES_EXT_RETURN_IF_ERROR(ranks_->Gather(
+        second_level() == nullptr
+            ? Record{-1, 0}
+            : Record{options_.coarse_after, options_.coarse_again},
+        &all));
+    Record agreed = {0, 0};
+    std::string why_not;
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      if (all[rank].after < 0 && why_not.empty()) {
+        why_not = "Rank " + std::to_string(rank) + " has none.";
+      }
+      agreed.after = std::max(agreed.after, all[rank].after);
+      agreed.again = std::max(agreed.again, all[rank].again);
+    }
+    if (preconditioner_ != nullptr) {
+      preconditioner_->SetSecondLevel(
+          why_not.empty() ? agreed.after : -1, agreed.again, why_not);
+    }
+    return {};
   }
 
   // Judges the Jacobian as it is, in one pass, independently of any Solve.

@@ -68,7 +68,9 @@ struct Part {
 
 class RankProblem {
  public:
-  RankProblem() : bal_(MakeBalTestProblem(12, 160, 4, 9)) {}
+  RankProblem() : RankProblem(12, 160) {}
+  RankProblem(int num_cameras, int num_points)
+      : bal_(MakeBalTestProblem(num_cameras, num_points, 4, 9)) {}
 
   Values Start(const Case& c) const {
     Values start;

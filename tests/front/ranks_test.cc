@@ -55,6 +55,9 @@ constexpr std::chrono::milliseconds kLong{60000};
 
 class RanksTest : public testing::Test, public RankProblem {
  protected:
+  RanksTest() = default;
+  RanksTest(int num_cameras, int num_points)
+      : RankProblem(num_cameras, num_points) {}
   using Parts = std::vector<std::unique_ptr<Part>>;
   Parts MakeAll(const Case& c, int size) const {
     Parts parts;
@@ -150,6 +153,70 @@ TEST_F(RanksTest, SolveAsOneDoes) {
 }
 
 // Ten times the same bits, by any number of threads.
+// Enough cameras for several clusters.
+class RanksTwoLevelTest : public RanksTest {
+ protected:
+  RanksTwoLevelTest() : RanksTest(60, 500) {}
+  static void TakeTwoLevels(int /*rank*/,
+                            ceres::Solver::Options* /*options*/,
+                            Options* ext_options) {
+    ext_options->preconditioner = PRECONDITIONER_TWO_LEVEL;
+  }
+};
+
+TEST_F(RanksTwoLevelTest, EndAsOneDoesInFewerIterations) {
+  Case c;
+  c.is_shuffled = true;
+  const Part* const alone = Alone(c);
+  const Parts one = SolveBy(c, 1, TakeTwoLevels);
+  ASSERT_GT(one[0]->summary.num_coarse_iterations, 0)
+      << one[0]->summary.path_reason;
+  for (const int size : {2, 5}) {
+    SCOPED_TRACE(size);
+    const Parts parts = SolveBy(c, size, TakeTwoLevels);
+    const Parts again = SolveBy(c, size, TakeTwoLevels);
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+      SCOPED_TRACE(rank);
+      const Summary& summary = parts[rank]->summary;
+      ASSERT_EQ(summary.path, PATH_FULL) << summary.message;
+      EXPECT_EQ(summary.num_coarse_iterations, summary.num_pcg_iterations);
+      EXPECT_GE(summary.num_clusters, 2);
+      // The samples of points are others than those of one.
+      EXPECT_LT(summary.num_pcg_iterations,
+                1.3 * one[0]->summary.num_pcg_iterations);
+      EXPECT_LT(2 * summary.num_pcg_iterations,
+                alone->summary.num_pcg_iterations);
+      EXPECT_NEAR(summary.final_cost,
+                  alone->summary.final_cost,
+                  1e-8 * alone->summary.final_cost);
+      EXPECT_EQ(parts[rank]->values.cameras, parts[0]->values.cameras);
+      EXPECT_EQ(parts[rank]->values.cameras, again[rank]->values.cameras);
+      EXPECT_EQ(parts[rank]->values.points, again[rank]->values.points);
+    }
+  }
+}
+
+// Priors, which one rank has, and views, which ranks number by their own rows.
+TEST_F(RanksTwoLevelTest, SayWhereThereIsNone) {
+  for (const bool has_priors : {true, false}) {
+    SCOPED_TRACE(has_priors);
+    Case c;
+    c.has_priors = has_priors;
+    c.rows = has_priors ? Rows::kBal : Rows::kSplit;
+    const Part* const alone = Alone(c);
+    const Parts parts = SolveBy(c, 3, TakeTwoLevels);
+    for (const auto& part : parts) {
+      const Summary& summary = part->summary;
+      ASSERT_EQ(summary.path, PATH_FULL) << summary.message;
+      EXPECT_EQ(summary.num_coarse_iterations, 0);
+      EXPECT_THAT(summary.path_reason, HasSubstr("no second level since"));
+      EXPECT_NEAR(summary.final_cost,
+                  alone->summary.final_cost,
+                  1e-8 * alone->summary.final_cost);
+    }
+  }
+}
+
 TEST_F(RanksTest, SameBitsEveryTime) {
   Case c;
   c.rows = Rows::kSplit;

@@ -22,7 +22,7 @@ class CoarseMatrix {
  public:
   virtual ~CoarseMatrix() = default;
 
-  // The unknowns of S, whose blocks are what is clustered. Those of an F block
+  // The unknowns of S, whose blocks are clustered. The unknowns of an F block
   // stand one after the other.
   virtual const CoarseBlocks& blocks() const = 0;
   // There is another Jacobian.

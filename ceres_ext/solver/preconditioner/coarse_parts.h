@@ -2,14 +2,14 @@
 //
 // E = P'S P of rows that have their points to themselves, without S: by the
 // parts of their points (cuda_kernels/ops/coarse_rows.h). It takes what two
-// passes over the rows take, and 300 to 400 bytes a part. What is clustered are
-// the units of the rows' cameras, or views (coarse_units.h). The rows of E of
-// shared blocks are products with S: one for each of their columns.
+// passes over the rows take, and 300 to 400 bytes a part. It clusters the units
+// of the rows' cameras, or views (coarse_units.h). The rows of E of shared
+// blocks are products with S: one for each of their columns.
 //
 //   CoarseParts<Machine> parts;
 //   bool takes = false;
 //   Status status = parts.Setup(
-//       batches, blocks, varies, &schur, &context, &machine, &takes);
+//       batches, blocks, varies, &schur, ranks, &context, &machine, &takes);
 //   if (status.ok()) status = parts.SetClusters(cluster, num_clusters, place);
 //   if (status.ok()) status = parts.Form(system, v_inverse, p, stride, e);
 #ifndef CERES_EXT_SOLVER_PRECONDITIONER_COARSE_PARTS_H_
@@ -29,6 +29,7 @@
 #include "ceres_ext/solver/preconditioner/clusters.h"
 #include "ceres_ext/solver/preconditioner/coarse_matrix.h"
 #include "ceres_ext/solver/preconditioner/coarse_units.h"
+#include "ceres_ext/solver/rank_sums.h"
 #include "ceres_ext/solver/row_sample.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "cuda_kernels/base/status.h"
@@ -49,12 +50,14 @@ template <typename Machine>
 class CoarseParts final : public CoarseMatrix<Machine> {
  public:
   // f_varies: of each value of F whether it is an unknown. *schur: S of the
-  // systems. It, the context and the machine outlive the object. *takes: E can
-  // be formed so.
+  // systems. ranks: null if there is one. They, the context and the machine
+  // outlive the object. *takes: E can be
+  // formed so.
   kernels::Status Setup(const std::vector<Batch*>& batches,
                         const ProblemBlocks& blocks,
                         const std::vector<unsigned char>& f_varies,
                         SchurComplement<Machine>* schur,
+                        RankSums<Machine>* ranks,
                         kernels::HostContext* context,
                         Machine* machine,
                         bool* takes) {
@@ -68,6 +71,7 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     coarse_rows_ = rows;
     num_f_ = blocks.f.num_values();
     schur_ = schur;
+    ranks_ = ranks;
     context_ = context;
     machine_ = machine;
     cameras_ = {};
@@ -126,18 +130,12 @@ class CoarseParts final : public CoarseMatrix<Machine> {
                        const kernels::ProlongationRef& p,
                        int64_t stride,
                        double* e) final {
-    PartVectorsRequest vectors;
-    vectors.num_parts = parts_.ref().num_observations;
-    vectors.row = row_.data();
-    vectors.part_begin = part_begin_.data();
-    vectors.part_point = parts_.ref().point_id;
-    vectors.p = p.values;
-    vectors.place = place_.data();
-    vectors.v_inverse = v_inverse;
-    vectors.t = t_.data();
-    CERES_EXT_RETURN_IF_ERROR(rows_->PartVectors(vectors));
-    CERES_EXT_RETURN_IF_ERROR(rows_->PartBlocks(u_.data()));
-    CERES_EXT_RETURN_IF_ERROR(SumBlocks(system, p.values, stride, e));
+    kernels::Status status = FormOfRows(system, v_inverse, p, stride, e);
+    if (ranks_ != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(ranks_->Agree(status));
+      status = ranks_->Sum(stride * p.num_coarse(), e);
+    }
+    CERES_EXT_RETURN_IF_ERROR(status);
     return FormShared(p, stride, e);
   }
 
@@ -156,6 +154,26 @@ class CoarseParts final : public CoarseMatrix<Machine> {
   struct NoScratch {};
   using Scratch =
       std::conditional_t<kIsHost, NoScratch, kernels::CudaIndexScratch>;
+
+  // The part of the rows of this rank, D_f^2 being that of the first.
+  kernels::Status FormOfRows(const LinearSystem& system,
+                             const double* v_inverse,
+                             const kernels::ProlongationRef& p,
+                             int64_t stride,
+                             double* e) {
+    PartVectorsRequest vectors;
+    vectors.num_parts = parts_.ref().num_observations;
+    vectors.row = row_.data();
+    vectors.part_begin = part_begin_.data();
+    vectors.part_point = parts_.ref().point_id;
+    vectors.p = p.values;
+    vectors.place = place_.data();
+    vectors.v_inverse = v_inverse;
+    vectors.t = t_.data();
+    CERES_EXT_RETURN_IF_ERROR(rows_->PartVectors(vectors));
+    CERES_EXT_RETURN_IF_ERROR(rows_->PartBlocks(u_.data()));
+    return SumBlocks(system, p.values, stride, e);
+  }
 
   kernels::Status Build(const kernels::ObservationPairs& pairs, Index* index) {
     if constexpr (kIsHost) {
@@ -299,7 +317,8 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     CERES_EXT_RETURN_IF_ERROR(
         Run(kernels::OtherCoarseBlocksParams{of, partial_.data(), stride, e},
             machine_));
-    if (system.f_diagonal != nullptr) {
+    const bool has_diagonal = system.f_diagonal != nullptr && IsFirst();
+    if (has_diagonal) {
       CERES_EXT_RETURN_IF_ERROR(
           Run(kernels::GatherColumnsParams{camera_diagonal_.size(),
                                            first_column_.data(),
@@ -320,15 +339,16 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     diagonal.p = p;
     diagonal.u = kernels::PackedBlocks<const double>(
         cameras_[0], Machine::kLayout, u_.data());
-    diagonal.diagonal =
-        system.f_diagonal == nullptr ? nullptr : camera_diagonal_.data();
+    diagonal.diagonal = has_diagonal ? camera_diagonal_.data() : nullptr;
     diagonal.partial = diagonal_.data();
     CERES_EXT_RETURN_IF_ERROR(Run(diagonal, machine_));
     return Run(
         kernels::FinishCoarseDiagonalParams{
-            num_clusters_, stride, diagonal_.data(), e},
+            num_clusters_, stride, diagonal_.data(), e, IsFirst() ? 1.0 : 0.0},
         machine_);
   }
+
+  bool IsFirst() const { return ranks_ == nullptr || ranks_->is_first(); }
 
   // The rows of E of shared blocks, P'(S p) of each column p of P.
   kernels::Status FormShared(const kernels::ProlongationRef& p,
@@ -370,13 +390,14 @@ class CoarseParts final : public CoarseMatrix<Machine> {
   PartRows* rows_ = nullptr;  // the same
   int64_t num_f_ = 0;         // values of F
   SchurComplement<Machine>* schur_ = nullptr;
+  RankSums<Machine>* ranks_ = nullptr;
   kernels::HostContext* context_ = nullptr;
   Machine* machine_ = nullptr;
   CoarseUnits units_;
   kernels::BlockFamilies cameras_;  // of the rows, one family
   int32_t num_clusters_ = 0;        // those of shared blocks left out
   Scratch scratch_;                 // of a device, while it is set up
-  // Of each column of each camera.
+  // For each column of each camera.
   Buffer<int32_t> place_;
   Buffer<int32_t> first_column_;
   Buffer<double> camera_diagonal_;

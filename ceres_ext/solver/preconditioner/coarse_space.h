@@ -10,7 +10,7 @@
 //
 //   CoarseSpace<Machine> coarse;
 //   Status status = coarse.SetupDiagonal(blocks, &machine);
-//   if (status.ok()) status = coarse.Setup(batches, varies, &s, &context);
+//   if (status.ok()) status = coarse.Setup(batches, varies, &s, ranks, &c);
 //   // per system, once S's diagonal blocks are in diagonal():
 //   if (status.ok()) status = coarse.Update(system, schur.e_matrices());
 //   // in PCG, z = M^-1 r:
@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -42,6 +43,7 @@
 #include "ceres_ext/solver/preconditioner/coarse_solver.h"
 #include "ceres_ext/solver/preconditioner/coarse_units.h"
 #include "ceres_ext/solver/preconditioner/coarse_vectors.h"
+#include "ceres_ext/solver/rank_sums.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "ceres_ext/solver/schur_diagonal.h"
 #include "cuda_kernels/base/pcg_scalars.h"
@@ -81,24 +83,20 @@ class CoarseSpace {
   kernels::Status Setup(const std::vector<Batch*>& batches,
                         const std::vector<unsigned char>& f_varies,
                         SchurComplement<Machine>* schur,
+                        RankSums<Machine>* ranks,
                         kernels::HostContext* context) {
-    batches_ = batches;
-    context_ = context;
-    num_clusters_ = 0;
-    CERES_EXT_RETURN_IF_ERROR(CoarseSolver<Machine>::Available());
-    auto parts = std::make_unique<CoarseParts<Machine>>();
-    bool takes = false;
-    CERES_EXT_RETURN_IF_ERROR(parts->Setup(
-        batches, blocks_, f_varies, schur, context, machine_, &takes));
-    if (takes) {
-      matrix_ = std::move(parts);
+    ranks_ = ranks;
+    CERES_EXT_RETURN_IF_ERROR(
+        Agree(SetupMatrix(batches, f_varies, schur, context)));
+    if (ranks_ == nullptr) {
       return {};
     }
-    auto cells = std::make_unique<CoarseCells<Machine>>();
-    CERES_EXT_RETURN_IF_ERROR(cells->Setup(
-        batches, blocks_, f_varies, diagonal_.data(), context, machine_));
-    matrix_ = std::move(cells);
-    return {};
+    bool are_equal = false;
+    CERES_EXT_RETURN_IF_ERROR(
+        ranks_->AreEqual(unknowns().Fingerprint(), &are_equal));
+    return are_equal ? kernels::Status()
+                     : kernels::Status(kernels::StatusCode::kUnsupported,
+                                       "Ranks have different views.");
   }
   // There is another Jacobian.
   void Forget() {
@@ -114,8 +112,11 @@ class CoarseSpace {
     if (!needs_matrix_) {
       return {};
     }
-    CERES_EXT_RETURN_IF_ERROR(diagonal_.Update());
-    CERES_EXT_RETURN_IF_ERROR(matrix_->Update(system, v_inverse));
+    kernels::Status status = diagonal_.Update();
+    if (status.ok()) {
+      status = matrix_->Update(system, v_inverse);
+    }
+    CERES_EXT_RETURN_IF_ERROR(Agree(status));
     if (num_clusters_ == 0) {
       CERES_EXT_RETURN_IF_ERROR(FindClusters());
       needs_vectors_ = true;
@@ -158,6 +159,68 @@ class CoarseSpace {
 
   const CoarseBlocks& unknowns() const { return matrix_->blocks(); }
 
+  // After work that a rank does by itself: an error of one is one of all.
+  kernels::Status Agree(const kernels::Status& status) {
+    return ranks_ == nullptr ? status : ranks_->Agree(status);
+  }
+
+  kernels::Status SetupMatrix(const std::vector<Batch*>& batches,
+                              const std::vector<unsigned char>& f_varies,
+                              SchurComplement<Machine>* schur,
+                              kernels::HostContext* context) {
+    batches_ = batches;
+    context_ = context;
+    num_clusters_ = 0;
+    CERES_EXT_RETURN_IF_ERROR(CoarseSolver<Machine>::Available());
+    auto parts = std::make_unique<CoarseParts<Machine>>();
+    bool takes = false;
+    CERES_EXT_RETURN_IF_ERROR(parts->Setup(
+        batches, blocks_, f_varies, schur, ranks_, context, machine_, &takes));
+    if (takes) {
+      matrix_ = std::move(parts);
+      return {};
+    }
+    if (ranks_ != nullptr) {
+      return {kernels::StatusCode::kUnsupported,
+              "Several ranks have it of observations of one kind alone."};
+    }
+    auto cells = std::make_unique<CoarseCells<Machine>>();
+    CERES_EXT_RETURN_IF_ERROR(cells->Setup(
+        batches, blocks_, f_varies, diagonal_.data(), context, machine_));
+    matrix_ = std::move(cells);
+    return {};
+  }
+
+  // The couplings of all ranks, those of the same blocks as one.
+  kernels::Status ShareCouplings(std::vector<Coupling>* couplings) {
+    std::vector<double> x;
+    for (const Coupling& c : *couplings) {
+      x.insert(x.end(),
+               {static_cast<double>(c.i), static_cast<double>(c.j), c.weight});
+    }
+    CERES_EXT_RETURN_IF_ERROR(ranks_->Concatenate(&x));
+    std::vector<Coupling> all;
+    for (size_t i = 0; i < x.size(); i += 3) {
+      all.push_back({static_cast<int32_t>(x[i]),
+                     static_cast<int32_t>(x[i + 1]),
+                     x[i + 2]});
+    }
+    std::stable_sort(
+        all.begin(), all.end(), [](const Coupling& a, const Coupling& b) {
+          return std::tie(a.i, a.j) < std::tie(b.i, b.j);
+        });
+    couplings->clear();
+    for (const Coupling& c : all) {
+      if (!couplings->empty() && couplings->back().i == c.i &&
+          couplings->back().j == c.j) {
+        couplings->back().weight += c.weight;
+      } else {
+        couplings->push_back(c);
+      }
+    }
+    return {};
+  }
+
   // Clusters of the blocks of F, and the order of P.
   kernels::Status FindClusters() {
     const std::vector<int32_t>& begin = unknowns().begin;
@@ -168,13 +231,22 @@ class CoarseSpace {
     std::vector<Coupling> couplings;
     int32_t max_neighbors = 0;
     CERES_EXT_RETURN_IF_ERROR(
-        matrix_->ListCouplings(&couplings, &max_neighbors));
-    std::vector<int32_t> cluster =
-        MakeClusters(size,
-                     std::move(couplings),
-                     begin.back() > kMany ? kColumnsOfMany : kColumns,
-                     max_neighbors,
-                     &num_clusters_);
+        Agree(matrix_->ListCouplings(&couplings, &max_neighbors)));
+    if (ranks_ != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(ShareCouplings(&couplings));
+    }
+    return Agree(UseCouplings(size, std::move(couplings), max_neighbors));
+  }
+
+  kernels::Status UseCouplings(const std::vector<int32_t>& size,
+                               std::vector<Coupling> couplings,
+                               int32_t max_neighbors) {
+    std::vector<int32_t> cluster = MakeClusters(
+        size,
+        std::move(couplings),
+        unknowns().begin.back() > kMany ? kColumnsOfMany : kColumns,
+        max_neighbors,
+        &num_clusters_);
     if (num_clusters_ < kLeastClusters) {
       num_clusters_ = 0;
       return {kernels::StatusCode::kUnsupported,
@@ -259,8 +331,13 @@ class CoarseSpace {
   kernels::Status FindVectors(const LinearSystem& system) {
     if constexpr (std::is_same_v<Machine, kernels::CudaMachine>) {
       CoarseRows* const rows = matrix_->only_rows();
-      if (rows != nullptr &&
-          LargestCluster() <= kernels::MaxClusterSize(machine_)) {
+      const bool fits = rows != nullptr &&
+                        LargestCluster() <= kernels::MaxClusterSize(machine_);
+      bool are_equal = true;
+      if (ranks_ != nullptr) {
+        CERES_EXT_RETURN_IF_ERROR(ranks_->AreEqual(fits ? 1 : 0, &are_equal));
+      }
+      if (fits && are_equal) {
         return FindVectorsOnDevice(system, rows);
       }
     }
@@ -277,30 +354,43 @@ class CoarseSpace {
 
   kernels::Status FindVectorsOnDevice(const LinearSystem& system,
                                       CoarseRows* rows) {
-    const kernels::BlockFamilies& f = blocks_.f;
     std::vector<int64_t> matrix_begin(1, 0);
     for (int32_t c = 0; c < num_clusters_; ++c) {
       const int64_t n = cluster_begin_[c + 1] - cluster_begin_[c];
       matrix_begin.push_back(matrix_begin.back() + n * n);
     }
-    const auto num_unknowns = static_cast<int64_t>(order_.size());
+    ClustersOnDevice of;
+    CERES_EXT_RETURN_IF_ERROR(
+        Agree(FormClusters(system, matrix_begin, rows, &of)));
+    if (ranks_ != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(
+          ranks_->Sum(of.values.size(), of.values.data()));
+    }
+    return Agree(FindVectorsOf(system, &of));
+  }
+
+  struct ClustersOnDevice {
     Buffer<int64_t> begins;
     Buffer<double> values;
-    Buffer<int32_t> first;
-    Buffer<int32_t> size;
-    Buffer<double> b;
-    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(matrix_begin, &begins));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(matrix_begin.back(), &values));
-    CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(values.size(), values.data()));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_unknowns, &first));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_unknowns, &size));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
-        kernels::ClusterBlocksParams::kWidth * num_unknowns, &b));
-    const kernels::ClusterMatricesRef matrices = {num_clusters_,
-                                                  machine_cluster_begin_.data(),
-                                                  begins.data(),
-                                                  values.data()};
-    const auto num_f = static_cast<size_t>(f.num_values());
+    kernels::ClusterMatricesRef matrices;
+  };
+
+  // N of the rows of this rank, without D_f^2.
+  kernels::Status FormClusters(const LinearSystem& system,
+                               const std::vector<int64_t>& matrix_begin,
+                               CoarseRows* rows,
+                               ClustersOnDevice* of) {
+    const auto num_unknowns = static_cast<int64_t>(order_.size());
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(matrix_begin, &of->begins));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(matrix_begin.back(), &of->values));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->SetZero(of->values.size(), of->values.data()));
+    of->matrices = {num_clusters_,
+                    machine_cluster_begin_.data(),
+                    of->begins.data(),
+                    of->values.data()};
+    const auto num_f = static_cast<size_t>(blocks_.f.num_values());
     std::vector<int32_t> cluster(num_f, -1);
     std::vector<int32_t> place(num_f, 0);
     std::vector<int64_t> row_begin(num_f, 0);
@@ -317,15 +407,29 @@ class CoarseSpace {
     request.context = context_;
     request.cluster = &cluster;
     request.e_diagonal = system.e_diagonal;
-    request.matrices = &matrices;
+    request.matrices = &of->matrices;
     request.row_begin = &row_begin;
     request.place = &place;
     SplitSchur split;
     CERES_EXT_RETURN_IF_ERROR(rows->FormSplit(request, &split));
-    CERES_EXT_RETURN_IF_ERROR(Run(
+    return Run(
         kernels::CompleteClustersParams{
-            num_unknowns, cluster_of_.data(), split.scale, matrices},
-        machine_));
+            num_unknowns, cluster_of_.data(), split.scale, of->matrices},
+        machine_);
+  }
+
+  // P of N, which is overwritten.
+  kernels::Status FindVectorsOf(const LinearSystem& system,
+                                ClustersOnDevice* of) {
+    const kernels::BlockFamilies& f = blocks_.f;
+    const auto num_unknowns = static_cast<int64_t>(order_.size());
+    Buffer<int32_t> first;
+    Buffer<int32_t> size;
+    Buffer<double> b;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_unknowns, &first));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_unknowns, &size));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(
+        kernels::ClusterBlocksParams::kWidth * num_unknowns, &b));
     for (const kernels::BlockFamily& family : f) {
       const int64_t at = family.value_begin;
       CERES_EXT_RETURN_IF_ERROR(Run(
@@ -337,14 +441,14 @@ class CoarseSpace {
               kernels::PackedBlocks<const double>(
                   family, Machine::kLayout, diagonal_.data()),
               system.f_diagonal == nullptr ? nullptr : system.f_diagonal + at,
-              matrices,
+              of->matrices,
               first.data(),
               size.data(),
               b.data()},
           machine_));
     }
     CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::ClusterVectorsParams{matrices,
+        Run(kernels::ClusterVectorsParams{of->matrices,
                                           LargestCluster(),
                                           first.data(),
                                           size.data(),
@@ -352,6 +456,44 @@ class CoarseSpace {
                                           p_.data()},
             machine_));
     return machine_->Synchronize();
+  }
+
+  // Adds S of the split problem to the matrices. place: of each value of F in
+  // its cluster. *has_rows: one if there are rows.
+  kernels::Status AddSplitRows(const SplitRequest& request,
+                               const std::vector<int32_t>& place,
+                               std::vector<ClusterSystem>* systems,
+                               double* has_rows) {
+    for (Batch* batch : batches_) {
+      SplitSchur split;
+      if (CoarseRows* const of_batch = batch->coarse_rows()) {
+        CERES_EXT_RETURN_IF_ERROR(of_batch->FormSplit(request, &split));
+      }
+      std::vector<std::vector<size_t>> rows(systems->size());
+      for (size_t i = 0; i + 1 < split.begin.size(); ++i) {
+        if (split.begin[i + 1] > split.begin[i]) {
+          rows[(*request.cluster)[split.column[split.begin[i]]]].push_back(i);
+          *has_rows = 1.0;
+        }
+      }
+      context_->ParallelFor(
+          num_clusters_, /*grain=*/1, [&](int64_t begin, int64_t end) {
+            for (int64_t c = begin; c < end; ++c) {
+              ClusterSystem& of = (*systems)[c];
+              const int64_t stride = kernels::HostDenseCholesky::Stride(of.n);
+              for (const size_t i : rows[c]) {
+                split.ForEachElement(
+                    i, [&](int64_t u, int64_t v, double value) {
+                      const int32_t a = std::max(place[u], place[v]);
+                      const int32_t b = std::min(place[u], place[v]);
+                      of.matrix[static_cast<size_t>(stride * b + a)] +=
+                          split.scale * value;
+                    });
+              }
+            }
+          });
+    }
+    return {};
   }
 
   kernels::Status FindVectorsOnHost(const LinearSystem& system) {
@@ -376,41 +518,30 @@ class CoarseSpace {
     request.context = context_;
     request.cluster = &cluster;
     request.e_diagonal = system.e_diagonal;
-    bool has_rows = false;
-    for (Batch* batch : batches_) {
-      SplitSchur split;
-      if (CoarseRows* const of_batch = batch->coarse_rows()) {
-        CERES_EXT_RETURN_IF_ERROR(of_batch->FormSplit(request, &split));
+    double has_rows = 0.0;
+    CERES_EXT_RETURN_IF_ERROR(
+        Agree(AddSplitRows(request, place, &systems, &has_rows)));
+    if (ranks_ != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(ranks_->SumOnHost(1, &has_rows));
+      for (ClusterSystem& of : systems) {
+        CERES_EXT_RETURN_IF_ERROR(ranks_->SumOnHost(
+            static_cast<int64_t>(of.matrix.size()), of.matrix.data()));
       }
-      std::vector<std::vector<size_t>> rows(systems.size());
-      for (size_t i = 0; i + 1 < split.begin.size(); ++i) {
-        if (split.begin[i + 1] > split.begin[i]) {
-          rows[cluster[split.column[split.begin[i]]]].push_back(i);
-          has_rows = true;
-        }
-      }
-      context_->ParallelFor(
-          num_clusters_, /*grain=*/1, [&](int64_t begin, int64_t end) {
-            for (int64_t c = begin; c < end; ++c) {
-              ClusterSystem& of = systems[c];
-              const int64_t stride = kernels::HostDenseCholesky::Stride(of.n);
-              for (const size_t i : rows[c]) {
-                split.ForEachElement(
-                    i, [&](int64_t u, int64_t v, double value) {
-                      const int32_t a = std::max(place[u], place[v]);
-                      const int32_t b = std::min(place[u], place[v]);
-                      of.matrix[static_cast<size_t>(stride * b + a)] +=
-                          split.scale * value;
-                    });
-              }
-            }
-          });
     }
-    if (!has_rows) {
+    if (has_rows == 0.0) {
       return {kernels::StatusCode::kUnsupported,
               "No rows have their eliminated blocks to themselves."};
     }
-    std::vector<double> diagonal(num_f, 0.0);
+    return Agree(FindVectorsOf(system, &systems));
+  }
+
+  // P of N, which are overwritten.
+  kernels::Status FindVectorsOf(const LinearSystem& system,
+                                std::vector<ClusterSystem>* of) {
+    const kernels::BlockFamilies& f = blocks_.f;
+    const std::vector<int64_t>& f_column = unknowns().column;
+    std::vector<ClusterSystem>& systems = *of;
+    std::vector<double> diagonal(static_cast<size_t>(f.num_values()), 0.0);
     if (system.f_diagonal != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(machine_->Download(
           f.num_values(), system.f_diagonal, diagonal.data()));
@@ -522,7 +653,8 @@ class CoarseSpace {
   SchurDiagonal<Machine> diagonal_;
   std::vector<Batch*> batches_;
   kernels::HostContext* context_ = nullptr;
-  int32_t num_clusters_ = 0;  // 0: they are not known
+  RankSums<Machine>* ranks_ = nullptr;  // null: there is one
+  int32_t num_clusters_ = 0;            // 0: they are not known
   bool needs_vectors_ = true;
   bool needs_matrix_ = true;
   std::unique_ptr<CoarseMatrix<Machine>> matrix_;

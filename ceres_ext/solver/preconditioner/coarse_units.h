@@ -26,6 +26,20 @@ struct CoarseBlocks {
   std::vector<int64_t> column;
 
   int32_t size() const { return static_cast<int32_t>(begin.size()) - 1; }
+  // The same for the same blocks (FNV-1a).
+  uint64_t Fingerprint() const {
+    uint64_t hash = 0xcbf29ce484222325u;
+    const auto add = [&](uint64_t value) {
+      hash = (hash ^ value) * 0x100000001b3u;
+    };
+    for (const int32_t value : begin) {
+      add(static_cast<uint64_t>(value));
+    }
+    for (const int64_t value : column) {
+      add(static_cast<uint64_t>(value));
+    }
+    return hash;
+  }
 };
 
 // A block in more views than these is shared; a frame of a rig is in as many
@@ -92,7 +106,7 @@ inline CoarseUnits MakeUnits(const kernels::BlockFamilies& f,
   }
 
   CoarseUnits units;
-  // Of each view the first one of its unit, which is found by halving paths.
+  // The first view of the unit of each, found by halving paths.
   std::vector<int32_t> first_view(num_views);
   std::iota(first_view.begin(), first_view.end(), 0);
   const auto find = [&](int32_t view) {

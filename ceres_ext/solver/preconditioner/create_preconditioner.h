@@ -14,20 +14,22 @@
 #include "ceres_ext/solver/preconditioner/power_series.h"
 #include "ceres_ext/solver/preconditioner/preconditioner.h"
 #include "ceres_ext/solver/preconditioner/two_level.h"
+#include "ceres_ext/solver/rank_sums.h"
 #include "ceres_ext/solver/step_options.h"
 #include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext::solver {
 
-// schur: the operator, null if it is another one. Batches, *schur and *context
-// outlive the preconditioner. A second level needs a context; a solver whose
-// columns are wanted has none.
+// schur: the operator, null if it is another one. ranks: null if there is one.
+// Batches, *schur, *ranks and *context outlive the preconditioner. A second
+// level needs a context; a solver whose columns are wanted has none.
 template <typename Machine>
 std::unique_ptr<Preconditioner<Machine>> CreatePreconditioner(
     const StepOptions& options,
     const std::vector<Batch*>& batches,
     const std::vector<unsigned char>& f_varies,
     SchurComplement<Machine>* schur,
+    RankSums<Machine>* ranks,
     kernels::HostContext* context) {
   std::unique_ptr<Preconditioner<Machine>> result;
   switch (options.preconditioner) {
@@ -51,7 +53,7 @@ std::unique_ptr<Preconditioner<Machine>> CreatePreconditioner(
   }
   if (options.may_be_coarse() && context != nullptr && !options.wants_columns) {
     return std::make_unique<TwoLevelPreconditioner<Machine>>(
-        options, std::move(result), batches, f_varies, schur, context);
+        options, std::move(result), batches, f_varies, schur, ranks, context);
   }
   return result;
 }

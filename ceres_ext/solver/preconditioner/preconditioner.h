@@ -77,6 +77,11 @@ class Preconditioner {
   }
   // Null: it has none.
   virtual SecondLevel* second_level() { return nullptr; }
+  // StepOptions::coarse_after and coarse_again, on which ranks have agreed;
+  // below 0: there is no second level. why_not: the reason, a sentence.
+  virtual void SetSecondLevel(int /*after*/,
+                              int /*again*/,
+                              const std::string& /*why_not*/) {}
   // x = what PCG starts from, where options.use_spse_initialization.
   virtual kernels::Status Initialize(const double* /*rhs*/, double* /*x*/) {
     return {};

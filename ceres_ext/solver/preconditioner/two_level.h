@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "ceres_ext/solver/operator/schur_complement.h"
 #include "ceres_ext/solver/preconditioner/coarse_space.h"
 #include "ceres_ext/solver/preconditioner/preconditioner.h"
+#include "ceres_ext/solver/rank_sums.h"
 #include "ceres_ext/solver/step_options.h"
 #include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/pcg_scalars.h"
@@ -31,18 +33,20 @@ namespace ceres_ext::solver {
 template <typename Machine>
 class TwoLevelPreconditioner final : public Preconditioner<Machine> {
  public:
-  // Batches, *schur and *context outlive the object. f_varies: of each value of
-  // F whether it is an unknown.
+  // Batches, *schur, *ranks and *context outlive the object. f_varies: of each
+  // value of F whether it is an unknown. ranks: null if there is one.
   TwoLevelPreconditioner(const StepOptions& options,
                          std::unique_ptr<Preconditioner<Machine>> m,
                          std::vector<Batch*> batches,
                          std::vector<unsigned char> f_varies,
                          SchurComplement<Machine>* schur,
+                         RankSums<Machine>* ranks,
                          kernels::HostContext* context)
       : m_(std::move(m)),
         batches_(std::move(batches)),
         f_varies_(std::move(f_varies)),
         schur_(schur),
+        ranks_(ranks),
         context_(context) {
     choice_.Setup(options.coarse_after, options.coarse_again);
   }
@@ -133,6 +137,13 @@ class TwoLevelPreconditioner final : public Preconditioner<Machine> {
   }
 
   SecondLevel* second_level() final { return &level_; }
+  void SetSecondLevel(int after, int again, const std::string& why_not) final {
+    choice_.Setup(after, again);
+    if (after < 0) {
+      level_.why_not = why_not;
+      coarse_.reset();
+    }
+  }
 
  private:
   // Errors are those that end a solve.
@@ -140,7 +151,7 @@ class TwoLevelPreconditioner final : public Preconditioner<Machine> {
     const auto start = std::chrono::steady_clock::now();
     kernels::Status status;
     if (!is_set_up_) {
-      status = coarse_->Setup(batches_, f_varies_, schur_, context_);
+      status = coarse_->Setup(batches_, f_varies_, schur_, ranks_, context_);
       is_set_up_ = status.ok();
     }
     if (status.ok()) {
@@ -170,6 +181,7 @@ class TwoLevelPreconditioner final : public Preconditioner<Machine> {
   const std::vector<Batch*> batches_;
   const std::vector<unsigned char> f_varies_;
   SchurComplement<Machine>* const schur_;
+  RankSums<Machine>* const ranks_;
   kernels::HostContext* const context_;
   int64_t num_packed_ = 0;
   CoarseChoice choice_;
