@@ -229,7 +229,9 @@ std::string WhyNotCoarse(const RowFacts& rows, const SolvePlan& plan) {
     return "there are fewer than " + std::to_string(kLeastColumns) +
            " columns of blocks that are not eliminated";
   }
-  if (plan.recomputed && !AreOneKind(rows)) {
+  // Other rows than these are stored whatever is asked for.
+  const bool may_recompute = rows.num_observations > 0 || rows.has_models;
+  if (plan.recomputed && may_recompute && !AreOneKind(rows)) {
     return "the Schur complement as a matrix is formed of a recomputed "
            "Jacobian only of observations of one kind without other residual "
            "blocks";
@@ -318,9 +320,12 @@ bool ChooseJacobian(const PlanRequest& request,
   }
   if (asked == JACOBIAN_AUTO) {
     // S as a matrix may be wanted: for a second level that is asked for, or for
-    // an exact step that PCG comes to before its limit.
+    // an exact step that PCG comes to before its limit. So may be the rows of
+    // views that share intrinsics, for a second level without it.
     const bool may_need_matrix =
         HasSecondLevel(request.options.preconditioner) ||
+        (HasSecondLevel(AskedPreconditioner(request)) &&
+         rows.num_shared_columns > 0 && FormsCoarseByRows(rows)) ||
         (exact.step > 0.0 &&
          exact.step < solver_options.max_linear_solver_iterations);
     // On the host recomputed ones take twice the time.

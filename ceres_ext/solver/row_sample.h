@@ -197,8 +197,10 @@ kernels::Status ListSampledCouplings(const kernels::ObservationIndexRef& index,
               list.begin() + static_cast<std::ptrdiff_t>(num_kept),
               list.end(),
               [](const Coupling& a, const Coupling& b) {
-                return std::tie(b.weight, a.i, a.j) <
-                       std::tie(a.weight, b.i, b.j);
+                // If all see the same points, cameras of near numbers, so
+                // that not all have the same neighbours.
+                return std::make_tuple(-a.weight, a.j - a.i, a.i) <
+                       std::make_tuple(-b.weight, b.j - b.i, b.i);
               });
           list.resize(num_kept);
         }

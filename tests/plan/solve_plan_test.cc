@@ -6,6 +6,7 @@
 #include "ceres_ext/plan/solve_plan.h"
 
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "ceres_ext/plan/solver_choice.h"
@@ -266,6 +267,24 @@ TEST_F(SolvePlanTest, HasASecondLevelWhereExactStepsAreDearer) {
     EXPECT_TRUE(Plan().step.may_be_coarse());
     options().preconditioner = PRECONDITIONER_AS_GIVEN;
     rows_.num_other_rows = 0;
+    // Views alone need no S, unless they share too many columns. Each of these
+    // costs an iteration.
+    const RowFacts observations = rows_;
+    rows_.num_other_rows = std::exchange(rows_.num_observations, 0);
+    rows_.num_observation_kinds = 0;
+    rows_.has_pairs = true;
+    plan = Plan();
+    ASSERT_TRUE(plan.step.may_be_coarse());
+    rows_.num_shared_columns = 8;
+    EXPECT_EQ(Plan().step.coarse_again, plan.step.coarse_again + 8);
+    EXPECT_EQ(Plan().step.coarse_after, plan.step.coarse_after + 8);
+    // Even if they could be recomputed.
+    rows_.has_models = true;
+    EXPECT_FALSE(Plan().recomputed);
+    EXPECT_TRUE(Plan().step.may_be_coarse());
+    rows_.num_shared_columns = 1000;
+    EXPECT_FALSE(Plan().step.may_be_coarse());
+    rows_ = observations;
   }
   // On a device a part of the set-up does not depend on the number of rows.
   rows_.num_values = 16000000;
