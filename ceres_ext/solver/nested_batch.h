@@ -11,8 +11,7 @@
 // blocks about 45 B, residuals and those of the model 48 B, and 1.6 values in
 // each vector of the loop; 485 B in all (tests/front/positions_test.cc). Bounds
 // take 20 B more, and a gradient along a projected step another J. A
-// GeneralBatch takes J twice, three cells a row and four lists of cells, 800 B
-// in all.
+// GeneralBatch takes J and L J, three cells a row and four lists of cells.
 #ifndef CERES_EXT_SOLVER_NESTED_BATCH_H_
 #define CERES_EXT_SOLVER_NESTED_BATCH_H_
 
