@@ -270,7 +270,10 @@ inline void ExpectBoundedAsCeres(const ceres::Solver::Options& options,
     counts->num_whole += ceres.is_constrained ? 1 : 0;
     EXPECT_NEAR(
         ours.initial_cost, ceres.initial_cost, 1e-12 * ceres.initial_cost);
-    if (IsNearATie(ceres, options)) {
+    // Only damping holds the steps of a problem with more columns than
+    // residuals, so that rounding decides where bounds end them.
+    if (IsNearATie(ceres, options) ||
+        ceres.num_residuals_reduced < ceres.num_effective_parameters_reduced) {
       continue;
     }
     ++counts->num_decided;
