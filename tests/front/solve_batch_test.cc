@@ -375,7 +375,7 @@ TEST(SolveBatch, RefusesBoundsThatCanNotBe) {
     one.camera_is_constant[0] = 1;
     one.manifold = &pose;
   }
-  // Of value j of camera 3 + c, a camera of the second problem.
+  // Bounds value j of camera 3 + c, a camera of the second problem.
   const auto solve = [&](int c, int j, double from, double to) {
     Batch batch(cases, nullptr);
     std::vector<double> lower(batch.cameras.size(), -kInfinity);
