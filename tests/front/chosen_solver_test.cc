@@ -336,6 +336,67 @@ TEST(ChosenSolver, AutoNamesOneSolverOnce) {
   }
 }
 
+// The way from one block of six to another.
+struct Way {
+  template <typename T>
+  bool operator()(const T* a, const T* b, T* residuals) const {
+    for (int i = 0; i < 6; ++i) {
+      residuals[i] = b[i] - a[i] - T(length) + T(0.1) * a[i] * a[(i + 1) % 6];
+    }
+    return true;
+  }
+  double length;
+};
+
+// A path with closures: S is a band, and exact steps of it cost little, though
+// it has more than 3,000 columns.
+TEST(ChosenSolver, AutoTakesExactStepsOfAPath) {
+  constexpr int kBlocks = 1000;
+  constexpr int kBack = 50;
+  std::mt19937 random(5);
+  std::normal_distribution<double> noise;
+  std::vector<double> values(6 * kBlocks);
+  const auto solve = [&](bool is_stock) {
+    random.seed(5);
+    noise.reset();
+    ceres::Problem problem;
+    for (int i = 0; i < kBlocks; ++i) {
+      for (int k = 0; k < 6; ++k) {
+        values[6 * i + k] = 0.05 * noise(random);
+      }
+      for (const int back : {1, kBack}) {
+        if (i >= back) {
+          problem.AddResidualBlock(
+              new ceres::AutoDiffCostFunction<Way, 6, 6, 6>(
+                  new Way{0.02 * noise(random)}),
+              nullptr,
+              &values[6 * (i - back)],
+              &values[6 * i]);
+        }
+      }
+    }
+    problem.SetParameterBlockConstant(values.data());
+    ceres::Solver::Options options;
+    options.linear_solver_type = ceres::SPARSE_NORMAL_CHOLESKY;
+    options.logging_type = ceres::SILENT;
+    Options ext_options;
+    ext_options.enabled = !is_stock;
+    ext_options.device = DEVICE_HOST;
+    ext_options.linear_solver = LINEAR_SOLVER_AUTO;
+    Summary summary;
+    Solve(options, ext_options, &problem, &summary);
+    return summary;
+  };
+  const Summary stock = solve(/*is_stock=*/true);
+  const Summary summary = solve(/*is_stock=*/false);
+  ASSERT_EQ(summary.path, PATH_FULL) << summary.path_reason;
+  EXPECT_GT(summary.num_linear_solves, 0);
+  EXPECT_EQ(summary.num_exact_steps, summary.num_linear_solves);
+  EXPECT_EQ(summary.num_successful_steps, stock.num_successful_steps);
+  // The same steps to rounding, of which costs keep nine digits.
+  EXPECT_NEAR(summary.final_cost, stock.final_cost, 1e-9 * stock.final_cost);
+}
+
 struct Line {
   template <typename T>
   bool operator()(const T* x, T* residual) const {
