@@ -62,12 +62,12 @@ struct SchurComplementParams {
 };
 
 // The data that a coupling needs from each of its observations if blocks are
-// stored: both blocks, and Jp Vi of the first. Aligned to 16 bytes, the parts
-// that are read together next to each other.
+// stored: both blocks, and Jp Vi of the first. Both arrays are aligned to 16
+// bytes, in which they are read, and are whole words of these.
 template <typename T, typename Shape>
-struct alignas(16) CouplingRecord {
-  double jp_vi[Shape::kESize];              // Jp Vi
-  T blocks[Shape::kFSize + Shape::kESize];  // Jc, then Jp
+struct CouplingRecord {
+  alignas(16) double jp_vi[Shape::kESize];              // Jp Vi
+  alignas(16) T blocks[Shape::kFSize + Shape::kESize];  // Jc, then Jp
 };
 
 namespace internal {

@@ -161,6 +161,8 @@ class PositionsTest : public ::testing::TestWithParam<DeviceType> {
       GTEST_SKIP() << "skipped: no CUDA device";
     }
     ext_options_.device = GetParam();
+    // A host that takes over from a device would hide its failure.
+    ext_options_.fallback = FALLBACK_REFUSE;
     // A device may have no library for sparse matrices.
     ext_options_.schur_factorization = SCHUR_FACTORIZATION_DENSE;
   }

@@ -103,6 +103,7 @@ Case MakeCase(Kind kind, PreconditionerChoice preconditioner, unsigned seed) {
 
 Summary SolveOn(DeviceType device, Case* solved) {
   solved->ext_options.device = device;
+  solved->ext_options.fallback = FALLBACK_REFUSE;
   Summary summary;
   Solve(solved->options, solved->ext_options, solved->problem.get(), &summary);
   return summary;

@@ -946,7 +946,7 @@ TEST_F(RandomStructures, SchurComplementIsTheDenseOne) {
       // 32 columns counts 16 fold, and each of the N^2 roundings of an inverse
       // by the condition, at most 4 `scale`, of a z of at most 4 |p|.
       auto preconditioner = CreatePreconditioner<Machine>(
-          options, {}, {}, &schur, /*context=*/nullptr);
+          options, {}, {}, &schur, /*ranks=*/nullptr, /*context=*/nullptr);
       ASSERT_TRUE(
           preconditioner->Setup(problem.blocks, true, machine_.get()).ok());
       ASSERT_TRUE(
@@ -1193,7 +1193,7 @@ TEST_F(RandomStructures, PowerSeriesIsTheDenseOne) {
         schur.Setup(options, problem.blocks, data.batches, machine_.get())
             .ok());
     const auto series = CreatePreconditioner<Machine>(
-        options, {}, {}, &schur, /*context=*/nullptr);
+        options, {}, {}, &schur, /*ranks=*/nullptr, /*context=*/nullptr);
     ASSERT_TRUE(series->Setup(problem.blocks, true, machine_.get()).ok());
     const VectorXd poison = VectorXd::Constant(num_f + 1, std::nan(""));
     const double* const machine_r = data.Upload(r);
@@ -1811,7 +1811,7 @@ TEST_F(RandomStructures, TheFirstMergedBlockWithoutInverseIsNamed) {
     options.preconditioner = PreconditionerType::kJacobi;
     ASSERT_TRUE(schur.Setup(options, blocks, {&batch}, machine_.get()).ok());
     const auto preconditioner = CreatePreconditioner<Machine>(
-        options, {}, {}, &schur, /*context=*/nullptr);
+        options, {}, {}, &schur, /*ranks=*/nullptr, /*context=*/nullptr);
     ASSERT_TRUE(preconditioner->Setup(blocks, true, machine_.get()).ok());
     const LinearSystem system = {ones.data(), ones.data(), ones.data()};
     ASSERT_TRUE(
