@@ -176,9 +176,8 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   // 1,000 cameras at 31 and 335, in 12.8 and 9.6 s. On an H200, where an exact
   // step of 2,500 poses is taken to cost some 150, they take 0.11 s for PCG's
   // 0.16, and 1,000 cameras end at 16 and 45 in 0.9 and 1.1 s
-  // (docs/measurements/maps.md). Where blocks are eliminated within rows, exact
-  // steps are taken until they are the larger part of the time by far: 10,000
-  // cameras cost about 180 iterations on a device.
+  // (docs/measurements/maps.md). If blocks are eliminated within rows, an exact
+  // step of 10,000 cameras costs about 180 iterations on a device.
   const bool is_general = AreGeneral(rows);
   const bool takes_many = rows.has_private || (is_general && plan->on_device);
   const double few_iterations = takes_many        ? 200.0

@@ -260,7 +260,6 @@ TEST(Evaluate, LogsNothing) {
   ArrayProblem problem = ArraysOf(&bal);
   Options ext_options;
   ext_options.device = HasDevice() ? DEVICE_CUDA : DEVICE_HOST;
-  ext_options.fallback = FALLBACK_REFUSE;
   const auto evaluate = [&](bool want_gradient, std::string* error) {
     double cost = 0.0;
     std::vector<double> gradient;
