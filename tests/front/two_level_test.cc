@@ -103,9 +103,11 @@ Case MakeCase(Kind kind, PreconditionerChoice preconditioner, unsigned seed) {
 
 Summary SolveOn(DeviceType device, Case* solved) {
   solved->ext_options.device = device;
-  solved->ext_options.fallback = FALLBACK_REFUSE;
   Summary summary;
   Solve(solved->options, solved->ext_options, solved->problem.get(), &summary);
+  if (device == DEVICE_CUDA && summary.path == PATH_FULL) {
+    EXPECT_NE(summary.device.rfind("host", 0), 0u) << summary.device;
+  }
   return summary;
 }
 
