@@ -268,16 +268,16 @@ TEST_F(SolvePlanTest, HasASecondLevelWhereExactStepsAreDearer) {
     options().preconditioner = PRECONDITIONER_AS_GIVEN;
     rows_.num_other_rows = 0;
     // Views alone need no S, unless they share too many columns. Each of these
-    // costs an iteration.
+    // costs an iteration, and the second level comes after a third of its cost.
     const RowFacts observations = rows_;
     rows_.num_other_rows = std::exchange(rows_.num_observations, 0);
     rows_.num_observation_kinds = 0;
     rows_.has_pairs = true;
     plan = Plan();
     ASSERT_TRUE(plan.step.may_be_coarse());
-    rows_.num_shared_columns = 8;
-    EXPECT_EQ(Plan().step.coarse_again, plan.step.coarse_again + 8);
-    EXPECT_EQ(Plan().step.coarse_after, plan.step.coarse_after + 8);
+    rows_.num_shared_columns = 9;
+    EXPECT_EQ(Plan().step.coarse_again, plan.step.coarse_again + 9);
+    EXPECT_EQ(Plan().step.coarse_after, plan.step.coarse_after + 3);
     // Even if they could be recomputed.
     rows_.has_models = true;
     EXPECT_FALSE(Plan().recomputed);
