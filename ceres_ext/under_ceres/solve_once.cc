@@ -305,9 +305,9 @@ Outcome SolveArraysOnce(const ceres::Solver::Options& options,
     ext_options.communicator->Abort(reason);
   }
   plugin->FillSummary(summary);
-  const Outcome outcome = plugin->IsTaken() || plugin->HasFailed()
-                              ? plugin->End()
-                              : Outcome(Outcome::kNeedsProblem, reason);
+  Outcome outcome = plugin->IsTaken() || plugin->HasFailed()
+                        ? plugin->End()
+                        : Outcome(Outcome::kNeedsProblem, reason);
   if (outcome.stage == Outcome::kNeedsProblem || !summary->IsSolutionUsable()) {
     // A failure may have left a device in any state.
     plugin.reset();
