@@ -71,8 +71,27 @@ void AddDamping(const double* diagonal,
 template <typename Source>
 class HostJacobian;
 
+// The map G of cameras whose columns are those of their blocks: the identity.
+template <typename Shape>
+class IdentityMap {
+ public:
+  // local = G p for all cameras, in the workspace or p itself.
+  const double* MapCameras(int32_t /*num_cameras*/, const double* p) const {
+    return p;
+  }
+  // out = G' sum.
+  void UnmapVector(int32_t /*camera*/, const double* sum, double* out) const {
+    std::copy_n(sum, Shape::kF, out);
+  }
+  // out = G' sum G, packed.
+  void UnmapMatrix(int32_t /*camera*/, const double* sum, double* out) const {
+    std::copy_n(sum, Shape::kPackedF, out);
+  }
+};
+
 template <typename T, typename Shape>
-class HostJacobian<StoredJacobian<T, Shape, kHostLayout>> {
+class HostJacobian<StoredJacobian<T, Shape, kHostLayout>>
+    : public IdentityMap<Shape> {
  public:
   using Local = Shape;
   static constexpr int kBlocksSize = Local::kFSize + Local::kESize;
@@ -116,26 +135,14 @@ class HostJacobian<StoredJacobian<T, Shape, kHostLayout>> {
     double storage_[kBlocksSize];
   };
 
-  // local = G p for all cameras, in the workspace or p itself.
-  const double* MapCameras(int32_t /*num_cameras*/, const double* p) const {
-    return p;
-  }
-  // out = G' sum.
-  void UnmapVector(int32_t /*camera*/, const double* sum, double* out) const {
-    std::copy_n(sum, Shape::kF, out);
-  }
-  // out = G' sum G, packed.
-  void UnmapMatrix(int32_t /*camera*/, const double* sum, double* out) const {
-    std::copy_n(sum, Shape::kPackedF, out);
-  }
-
  private:
   StoredJacobian<T, Shape, kHostLayout> source_;
 };
 
 // L J is made once and kept.
 template <>
-class HostJacobian<NestedJacobian<kHostLayout>> {
+class HostJacobian<NestedJacobian<kHostLayout>>
+    : public IdentityMap<NestedJacobian<kHostLayout>::Shape> {
  public:
   using Local = NestedJacobian<kHostLayout>::Shape;
   static constexpr int kBlocksSize = Local::kFSize + Local::kESize;
@@ -173,16 +180,6 @@ class HostJacobian<NestedJacobian<kHostLayout>> {
    private:
     double storage_[kBlocksSize];
   };
-
-  const double* MapCameras(int32_t /*num_cameras*/, const double* p) const {
-    return p;
-  }
-  void UnmapVector(int32_t /*camera*/, const double* sum, double* out) const {
-    std::copy_n(sum, Local::kF, out);
-  }
-  void UnmapMatrix(int32_t /*camera*/, const double* sum, double* out) const {
-    std::copy_n(sum, Local::kPackedF, out);
-  }
 
  private:
   NestedJacobian<kHostLayout> source_;
