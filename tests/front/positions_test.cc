@@ -85,6 +85,23 @@ struct Positions {
     scales.assign(errors.size(), 1.0);
   }
 
+  // Arrays of this object and *loss, which outlive them.
+  void AddTo(ArrayProblem* arrays, ceres::LossFunction* loss) {
+    const auto add = [&](std::vector<double>* values, int size) {
+      return arrays->AddParameters(
+          {values->data(), static_cast<int64_t>(values->size()) / size, size});
+    };
+    const int center_array = add(&centers, 3);
+    const int point_array = add(&points, 3);
+    const int scale_array = add(&scales, 1);
+    arrays->AddResiduals<DirectionCost>(static_cast<int64_t>(errors.size()),
+                                        errors.data(),
+                                        {{center_array, camera.data()},
+                                         {point_array, point.data()},
+                                         {scale_array, nullptr}},
+                                        loss);
+  }
+
   std::vector<double> centers;
   std::vector<double> points;
   std::vector<double> scales;
@@ -312,24 +329,9 @@ TEST_P(PositionsTest, PcgHasTheSameBitsForAnyNumberOfThreads) {
     }
   }
   Positions of(7);
-  ArrayProblem arrays;
-  const auto add = [&](std::vector<double>* values, int size) {
-    ArrayProblem::Parameters parameters;
-    parameters.values = values->data();
-    parameters.num_blocks = static_cast<int64_t>(values->size()) / size;
-    parameters.size = size;
-    return arrays.AddParameters(parameters);
-  };
-  const int centers = add(&of.centers, 3);
-  const int points = add(&of.points, 3);
-  const int scales = add(&of.scales, 1);
   ceres::HuberLoss loss(0.1);
-  arrays.AddResiduals<DirectionCost>(static_cast<int64_t>(of.errors.size()),
-                                     of.errors.data(),
-                                     {{centers, of.camera.data()},
-                                      {points, of.point.data()},
-                                      {scales, nullptr}},
-                                     &loss);
+  ArrayProblem arrays;
+  of.AddTo(&arrays, &loss);
   ceres::Solver::Options options;
   options.linear_solver_type = ceres::DENSE_SCHUR;
   options.max_num_iterations = 12;
@@ -541,21 +543,9 @@ TEST_P(PositionsTest, TakeFewBytesARow) {
   for (const int i : {0, 1}) {
     Positions of(7, 2000 + 4000 * i);
     num_rows[i] = static_cast<int64_t>(of.errors.size());
-    ArrayProblem arrays;
-    const auto add = [&](std::vector<double>* values, int size) {
-      return arrays.AddParameters(
-          {values->data(), static_cast<int64_t>(values->size()) / size, size});
-    };
-    const int centers = add(&of.centers, 3);
-    const int points = add(&of.points, 3);
-    const int scales = add(&of.scales, 1);
     ceres::HuberLoss loss(0.1);
-    arrays.AddResiduals<DirectionCost>(num_rows[i],
-                                       of.errors.data(),
-                                       {{centers, of.camera.data()},
-                                        {points, of.point.data()},
-                                        {scales, nullptr}},
-                                       &loss);
+    ArrayProblem arrays;
+    of.AddTo(&arrays, &loss);
     ceres::Solver::Options options;
     options.linear_solver_type = ceres::ITERATIVE_SCHUR;
     options.preconditioner_type = ceres::SCHUR_JACOBI;
