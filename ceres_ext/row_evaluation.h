@@ -606,7 +606,7 @@ class RowEvaluator<AutoDiffModel<Functor, R, Ns...>,
     }
     RowTerm term;
     typename Base::Loss loss;
-    double residual[R];
+    double residual[R] = {};
     Jet x[Blocks::kNumValues];
     for (int v = 0; v < Blocks::kNumValues; ++v) {
       x[v] = Jet(row.x[v]);
