@@ -43,6 +43,7 @@
 #include "ceres/problem.h"
 #include "ceres/solver.h"
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/marginalize.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/summary.h"
 
@@ -66,6 +67,12 @@ struct ProblemBatch {
   // from solve to solve.
   std::vector<const uint8_t*> parameter_is_active;
   std::vector<const uint8_t*> residual_is_active;
+
+  // Blocks of each problem that are dropped at its solution, with the prior
+  // that they leave in BatchSummary::marginals. Their values are those of the
+  // solution too. Residual blocks that take no part in the solve are not in the
+  // prior.
+  BlocksToDrop drop;
 };
 
 // Ends SolveBatch from another thread.
@@ -134,6 +141,10 @@ struct ProblemSummary {
 
 struct BatchSummary {
   std::vector<ProblemSummary> problems;
+  // The prior of each problem, if ProblemBatch::drop has flags; otherwise
+  // empty. If a problem has no usable solution, or a prior fails,
+  // Marginal::message is the reason, and nothing else changes.
+  std::vector<Marginal> marginals;
 
   // Device for windows and fits, such as "host, 16 threads" or "NVIDIA H200
   // (CUDA device 0)", and the reason if the host replaced a device. Empty if no
@@ -143,7 +154,7 @@ struct BatchSummary {
   int64_t num_windows = 0;
   // Seconds of the whole call. The next three are parts of it: reading the
   // arrays into windows, solving windows and fits (transfers included), and
-  // ceres_ext::Solve.
+  // ceres_ext::Solve. The rest are mostly priors.
   double total_time_in_seconds = 0.0;
   double pack_time_in_seconds = 0.0;
   double window_time_in_seconds = 0.0;

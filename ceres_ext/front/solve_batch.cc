@@ -16,6 +16,8 @@
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/small/batch_bounds.h"
 #include "ceres_ext/small/batch_solve.h"
+#include "ceres_ext/small/lane.h"
+#include "ceres_ext/small/marginal.h"
 #include "ceres_ext/small/one_of_batch.h"
 #include "ceres_ext/small/window/window_rows.h"
 #include "ceres_ext/solve.h"
@@ -159,6 +161,7 @@ bool SolveArrays(const BatchCall& call,
   if (batch->num_problems == 0) {
     return true;
   }
+  call.summary->marginals.resize(batch->drop.any() ? batch->num_problems : 0);
   // Takes memory, and nothing has been solved yet.
   const std::vector<int> num_residuals = call.full_summaries == nullptr
                                              ? std::vector<int>()
@@ -175,6 +178,13 @@ bool SolveArrays(const BatchCall& call,
                &call.summary->problems[i],
                call.full_summary(i));
   });
+  ForEach(
+      machines->host_context(call.options.num_threads),
+      static_cast<int64_t>(call.summary->marginals.size()),
+      [&](int64_t i, int /*slot*/) {
+        MarginalizeSolved(
+            *batch, i, call.summary->problems[i], &call.summary->marginals[i]);
+      });
   for (int64_t i = 0; i < batch->num_problems && call.full_summaries != nullptr;
        ++i) {
     if (call.summary->problems[i].IsSolvedWhole()) {

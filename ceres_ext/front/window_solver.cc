@@ -21,6 +21,7 @@
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/small/batch_bounds.h"
 #include "ceres_ext/small/kind.h"
+#include "ceres_ext/small/marginal.h"
 #include "ceres_ext/small/one_of_batch.h"
 #include "ceres_ext/small/queue.h"
 #include "ceres_ext/small/window/window_bounds.h"
@@ -49,6 +50,8 @@ struct Submission {
   // Numbers of the problems that host threads have to solve, how many of them
   // are begun, and how many are done.
   std::vector<int64_t> tasks;
+  // 1 for each problem that the device has solved, of which the prior is left.
+  std::vector<uint8_t> is_solved;
   size_t num_begun = 0;
   size_t num_done = 0;
 };
@@ -227,6 +230,8 @@ class WindowSolver::Impl {
     }
     const int64_t n = batch.num_problems;
     one->summary.problems.assign(n, ProblemSummary());
+    one->summary.marginals.assign(batch.drop.any() ? n : 0, Marginal());
+    one->is_solved.assign(n, 0);
     one->summary.pack_time_in_seconds = 0.0;
     SmallRange range;
     range.end = n;
@@ -263,6 +268,12 @@ class WindowSolver::Impl {
   static void EndRefused(Submission* one) {
     for (const int64_t i : one->lane->Numbers(SmallLane::kRefused)) {
       one->summary.problems[i].message = one->lane->refusal();
+      if (!one->summary.marginals.empty()) {
+        MarginalizeSolved(one->batch,
+                          i,
+                          one->summary.problems[i],
+                          &one->summary.marginals[i]);
+      }
       one->summary.problems[i].latency_in_seconds = one->clock.seconds();
     }
   }
@@ -285,8 +296,10 @@ class WindowSolver::Impl {
       const bool has_failed = lane->Numbers(SmallLane::kOfDevice).empty();
       const std::lock_guard<std::mutex> lock(mutex_);
       for (const int64_t i : numbers) {
-        if ((has_failed && lane->refusal().empty()) ||
-            !one->summary.problems[i].IsSolvedWhole()) {
+        const bool is_solved = !(has_failed && lane->refusal().empty()) &&
+                               one->summary.problems[i].IsSolvedWhole();
+        one->is_solved[i] = is_solved ? 1 : 0;
+        if (!is_solved || !one->summary.marginals.empty()) {
           one->tasks.push_back(i);
         }
       }
@@ -353,6 +366,9 @@ class WindowSolver::Impl {
     ProblemSummary& summary = one->summary.problems[i];
     Failure failure;
     failure.Guard(false, [&] {
+      if (one->is_solved[i] != 0) {
+        return true;
+      }
       if (summary.IsSolvedWhole()) {
         one->lane->SolveOnHost(i, workspaces);
         one->lane->Finish(i);
@@ -367,6 +383,9 @@ class WindowSolver::Impl {
     });
     if (failure.has_happened()) {
       AssignOrShorten(failure.sentence(), &summary.message);
+    }
+    if (!one->summary.marginals.empty()) {
+      MarginalizeSolved(one->batch, i, summary, &one->summary.marginals[i]);
     }
     summary.latency_in_seconds = one->clock.seconds();
   }

@@ -82,6 +82,13 @@ class TableOfProblem {
   bool IsFirstGroup(int array,
                     const ceres::ParameterBlockOrdering& ordering) const;
 
+  // The values of a block in the problem.
+  double* PlaceOf(int array, int64_t block) const {
+    return blocks_[array]->places[block];
+  }
+  int64_t NumBlocks(int array) const {
+    return static_cast<int64_t>(blocks_[array]->places.size());
+  }
   // Copies the values of blocks that vary to the problem, or problem i.
   void Write(int64_t i = 0) const;
 

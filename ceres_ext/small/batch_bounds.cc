@@ -10,6 +10,7 @@
 
 #include "ceres_ext/base/sentence.h"
 #include "ceres_ext/import/array_rows.h"
+#include "ceres_ext/small/marginal.h"
 
 namespace ceres_ext {
 namespace {
@@ -133,7 +134,8 @@ bool IsValidBatch(const ProblemBatch& batch,
                         parameters.size()) ||
       !has_size_or_none("residual_is_active",
                         batch.residual_is_active.size(),
-                        residuals.size())) {
+                        residuals.size()) ||
+      !IsValidDrop(batch, error)) {
     return false;
   }
   for (size_t a = 0; a < parameters.size(); ++a) {

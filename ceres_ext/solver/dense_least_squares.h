@@ -26,34 +26,42 @@ inline double DotProduct(int64_t n, const double* a, const double* b) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
+// Makes H = I - v v' / v_0 with H a = y e_0, v over a; returns y, which is
+// -sign(a_0) |a|. squared_norm: |a|^2, more than zero.
+inline double MakeReflector(int64_t n, double squared_norm, double* a) {
+  const double norm = std::copysign(std::sqrt(squared_norm), a[0]);
+  for (int64_t i = 0; i < n; ++i) {
+    a[i] /= norm;
+  }
+  a[0] += 1.0;
+  return -norm;
+}
+
+// column = H column.
+inline void Reflect(int64_t n, const double* v, double* column) {
+  const double factor = DotProduct(n, v, column) / v[0];
+  for (int64_t i = 0; i < n; ++i) {
+    column[i] -= factor * v[i];
+  }
+}
+
 // The x that minimises |A x - b|. a: num_rows x num_columns, column-major, at
 // least as many rows as columns; a and b are used up. False if A has not full
 // rank, or if a value is not finite.
 inline bool SolveDenseLeastSquares(
     int64_t num_rows, int64_t num_columns, double* a, double* b, double* x) {
   for (int64_t k = 0; k < num_columns; ++k) {
-    // H = I - v v' / v_k with H a_k = -sign(a_kk) |a_k| e_k, v over a_k.
-    double* const v = a + num_rows * k;
-    const double squared_norm = DotProduct(num_rows - k, v + k, v + k);
+    const int64_t n = num_rows - k;
+    double* const v = a + num_rows * k + k;
+    const double squared_norm = DotProduct(n, v, v);
     if (!(squared_norm > 0.0) || !std::isfinite(squared_norm)) {
       return false;
     }
-    const double norm = std::copysign(std::sqrt(squared_norm), v[k]);
-    for (int64_t i = k; i < num_rows; ++i) {
-      v[i] /= norm;
-    }
-    v[k] += 1.0;
-    const auto reflect = [&](double* column) {
-      const double factor = DotProduct(num_rows - k, v + k, column + k) / v[k];
-      for (int64_t i = k; i < num_rows; ++i) {
-        column[i] -= factor * v[i];
-      }
-    };
+    x[k] = MakeReflector(n, squared_norm, v);  // R's diagonal, until the end
     for (int64_t j = k + 1; j < num_columns; ++j) {
-      reflect(a + num_rows * j);
+      Reflect(n, v, a + num_rows * j + k);
     }
-    reflect(b);
-    x[k] = -norm;  // R's diagonal, until it is solved with
+    Reflect(n, v, b + k);
   }
   double sum = 0.0;
   for (int64_t k = num_columns - 1; k >= 0; --k) {

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "ceres_ext/marginalize.h"
 #include "ceres_ext/window_solver.h"
 #include "nanobind/nanobind.h"
 #include "nanobind/stl/pair.h"
@@ -116,11 +117,14 @@ void ReadFlags(const std::string& name,
   }
 }
 
+// parameter_is_dropped, residual_is_cut: as parameter_is_active.
 std::unique_ptr<Batch> MakeBatch(const Problem& problem,
                                  nb::handle parameter_begin,
                                  nb::handle residual_begin,
                                  nb::handle parameter_is_active,
-                                 nb::handle residual_is_active) {
+                                 nb::handle residual_is_active,
+                                 nb::handle parameter_is_dropped,
+                                 nb::handle residual_is_cut) {
   auto batch = std::make_unique<Batch>();
   ProblemBatch& arrays = batch->batch;
   arrays.problem = problem.arrays();
@@ -159,6 +163,16 @@ std::unique_ptr<Batch> MakeBatch(const Problem& problem,
             num_rows,
             batch.get(),
             &arrays.residual_is_active);
+  ReadFlags("parameter_is_dropped",
+            parameter_is_dropped,
+            num_blocks,
+            batch.get(),
+            &arrays.drop.parameter_is_dropped);
+  ReadFlags("residual_is_cut",
+            residual_is_cut,
+            num_rows,
+            batch.get(),
+            &arrays.drop.residual_is_cut);
   return batch;
 }
 
@@ -234,6 +248,8 @@ BatchSummary SolveProblems(Problem* problem,
                            const SolverOptions* given,
                            nb::object parameter_is_active,
                            nb::object residual_is_active,
+                           nb::object parameter_is_dropped,
+                           nb::object residual_is_cut,
                            nb::object stop,
                            const nb::kwargs& values) {
   const SolverOptions options = Prepare(given, values);
@@ -242,7 +258,9 @@ BatchSummary SolveProblems(Problem* problem,
                                parameter_begin,
                                residual_begin,
                                parameter_is_active,
-                               residual_is_active);
+                               residual_is_active,
+                               parameter_is_dropped,
+                               residual_is_cut);
   BatchSummary summary;
   std::string error;
   bool is_done = false;
@@ -259,6 +277,33 @@ BatchSummary SolveProblems(Problem* problem,
     throw ValueError(error);
   }
   return summary;
+}
+
+Marginal MarginalizeBlocks(Problem* problem,
+                           nb::object parameter_is_dropped,
+                           nb::object residual_is_cut,
+                           double rank_tolerance) {
+  const Problem::Lock lock(problem);
+  const auto batch = MakeBatch(*problem,
+                               nb::none(),
+                               nb::none(),
+                               nb::none(),
+                               nb::none(),
+                               parameter_is_dropped,
+                               residual_is_cut);
+  batch->batch.drop.rank_tolerance = rank_tolerance;
+  Marginal marginal;
+  std::string error;
+  bool is_done = false;
+  {
+    const nb::gil_scoped_release no_gil;
+    is_done =
+        Marginalize(*problem->arrays(), batch->batch.drop, &marginal, &error);
+  }
+  if (!is_done) {
+    throw ValueError(error);
+  }
+  return marginal;
 }
 
 // Batches in flight keep their arrays.
@@ -304,7 +349,9 @@ class Solver {
                  nb::object parameter_begin,
                  nb::object residual_begin,
                  nb::object parameter_is_active,
-                 nb::object residual_is_active) {
+                 nb::object residual_is_active,
+                 nb::object parameter_is_dropped,
+                 nb::object residual_is_cut) {
     auto* const of_problem = nb::cast<Problem*>(problem);
     auto flight = std::make_unique<Flight>();
     flight->problem = nb::borrow(problem);
@@ -313,7 +360,9 @@ class Solver {
                               parameter_begin,
                               residual_begin,
                               parameter_is_active,
-                              residual_is_active);
+                              residual_is_active,
+                              parameter_is_dropped,
+                              residual_is_cut);
     std::string error;
     int64_t ticket = 0;
     {
@@ -364,7 +413,9 @@ class Solver {
                                  parameter_begin,
                                  residual_begin,
                                  parameter_is_active,
-                                 residual_is_active);
+                                 residual_is_active,
+                                 nb::none(),
+                                 nb::none());
     std::vector<SubmissionRate> rates;
     std::string error;
     bool is_done = false;
@@ -408,6 +459,93 @@ class Solver {
   Flights flights_;
   std::unique_ptr<WindowSolver> solver_;
 };
+
+// Values of the prior of a Marginal, which may have none.
+template <typename Function>
+nb::object OfPrior(const Marginal& marginal, const Function& function) {
+  return marginal.prior == nullptr ? nb::none() : function(*marginal.prior);
+}
+
+void AddMarginal(nb::module_* module) {
+  nb::class_<Marginal>(
+      *module,
+      "Marginal",
+      "The prior |A d + b|^2 / 2 that dropped blocks leave on other blocks,\n"
+      "d their difference from x_0 (docs/batch.md).")
+      .def_prop_ro(
+          "blocks",
+          [](const Marginal& self) {
+            std::vector<std::pair<int, int64_t>> blocks;
+            for (const Marginal::Block& block : self.blocks) {
+              blocks.emplace_back(block.parameters, block.block);
+            }
+            return blocks;
+          },
+          "Pairs (parameters, block) that the prior is on; empty if there is "
+          "none.")
+      .def_prop_ro(
+          "references",
+          [](const Marginal& self) {
+            return OfPrior(self, [](const BlockMarginalPrior& prior) {
+              return MakeArray(std::vector<double>(prior.references()), 0);
+            });
+          },
+          "x_0: the values of all its blocks, one after the other; None if "
+          "there is no prior.")
+      .def_prop_ro(
+          "a",
+          [](const Marginal& self) {
+            return OfPrior(self, [](const BlockMarginalPrior& prior) {
+              return MakeArray(std::vector<double>(prior.matrix()),
+                               static_cast<size_t>(prior.num_columns()));
+            });
+          },
+          "A: (m, tangent sizes of all blocks), float64; None if there is no "
+          "prior.")
+      .def_prop_ro(
+          "b",
+          [](const Marginal& self) {
+            return OfPrior(self, [](const BlockMarginalPrior& prior) {
+              return MakeArray(std::vector<double>(prior.offset()), 0);
+            });
+          },
+          "b: (m,), float64; None if there is no prior.")
+      .def_ro("num_rows",
+              &Marginal::num_rows,
+              "Number of residual blocks in the prior.")
+      .def_ro("num_dropped_columns",
+              &Marginal::num_dropped_columns,
+              "Number of columns of the dropped blocks.")
+      .def_ro("dropped_rank",
+              &Marginal::dropped_rank,
+              "Number of them that are independent.")
+      .def_ro("least_cost",
+              &Marginal::least_cost,
+              "Cost of the minimum over all blocks.")
+      .def_ro("message",
+              &Marginal::message,
+              "In a batch, the reason why there is none; otherwise empty.");
+  module->def(
+      "marginalize",
+      &MarginalizeBlocks,
+      "problem"_a,
+      "parameter_is_dropped"_a,
+      "residual_is_cut"_a.none() = nb::none(),
+      nb::kw_only(),
+      "rank_tolerance"_a = BlocksToDrop().rank_tolerance,
+      "Drops blocks and returns the Marginal that they leave, at the current\n"
+      "values of the arrays (ceres_ext/marginalize.h).\n\n"
+      "parameter_is_dropped: for each call of add_parameters, a bool array,\n"
+      "true for blocks to drop, or None.\n"
+      "residual_is_cut: for each call of add_residuals, a bool array, true\n"
+      "for residual blocks that the prior leaves out, or None.\n"
+      "rank_tolerance: a column is dependent if what others leave of it is at\n"
+      "most this part of its norm.\n\n"
+      "    marginal = ceres_ext.marginalize(problem, [is_old, point_is_old])\n"
+      "    rest.add_marginal(marginal)  # without the blocks and their rows\n\n"
+      "ValueError: a residual block cannot be evaluated, or a value is not\n"
+      "finite.");
+}
 
 void AddSummaries(nb::module_* module) {
   nb::class_<ProblemSummary> of_problem(
@@ -454,6 +592,9 @@ void AddSummaries(nb::module_* module) {
       .def_ro("problems",
               &BatchSummary::problems,
               "One ProblemSummary per problem.")
+      .def_ro("marginals",
+              &BatchSummary::marginals,
+              "One Marginal per problem if blocks were dropped.")
       .def_ro("device",
               &BatchSummary::device,
               "Device for windows and fits; empty if no problem could be one.")
@@ -476,6 +617,7 @@ void AddSummaries(nb::module_* module) {
 }  // namespace
 
 void AddBatch(nb::module_* module) {
+  AddMarginal(module);
   AddSummaries(module);
   module->def(
       "solve_batch",
@@ -487,6 +629,8 @@ void AddBatch(nb::module_* module) {
       nb::kw_only(),
       "parameter_is_active"_a.none() = nb::none(),
       "residual_is_active"_a.none() = nb::none(),
+      "parameter_is_dropped"_a.none() = nb::none(),
+      "residual_is_cut"_a.none() = nb::none(),
       "stop"_a.none() = nb::none(),
       "values"_a,
       "Solves many small problems at once (docs/batch.md).\n\n"
@@ -497,6 +641,8 @@ void AddBatch(nb::module_* module) {
       "options, values: as for solve(), for each problem.\n"
       "parameter_is_active, residual_is_active: for each call, a bool array,\n"
       "true for blocks that take part, or None if all do.\n"
+      "parameter_is_dropped, residual_is_cut: as for marginalize(), at the\n"
+      "solution; summary.marginals has the result.\n"
       "stop: a threading.Event; if another thread sets it, problems in flight\n"
       "end with their current iteration, USER_SUCCESS and its values, and\n"
       "others keep their start and end with USER_FAILURE. Ctrl-C does the "
@@ -564,6 +710,8 @@ void AddBatch(nb::module_* module) {
            nb::kw_only(),
            "parameter_is_active"_a.none() = nb::none(),
            "residual_is_active"_a.none() = nb::none(),
+           "parameter_is_dropped"_a.none() = nb::none(),
+           "residual_is_cut"_a.none() = nb::none(),
            "Begins to solve a batch and returns its ticket.\n"
            "Arguments are those of solve_batch(). Without offsets the\n"
            "arrays are one problem. The solver uses the arrays until the\n"

@@ -16,6 +16,7 @@
 #include "ceres/sphere_manifold.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/marginal_prior.h"
+#include "nanobind/stl/pair.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
 #include "python/src/array.h"
@@ -803,6 +804,58 @@ void Problem::AddMarginalPriors(nb::object references,
   kept_.insert(kept_.end(), kept.begin(), kept.end());
 }
 
+void Problem::AddMarginal(const Marginal& marginal, nb::object blocks) {
+  CheckUnlocked();
+  if (marginal.prior == nullptr) {
+    throw ValueError("marginal: expected one with a prior");
+  }
+  const BlockMarginalPrior& prior = *marginal.prior;
+  std::vector<std::pair<int, int64_t>> pairs;
+  if (blocks.is_none()) {
+    for (const Marginal::Block& block : marginal.blocks) {
+      pairs.emplace_back(block.parameters, block.block);
+    }
+  } else if (!nb::try_cast(blocks, pairs)) {
+    throw TypeError("blocks: expected a list of (parameters, block), found " +
+                    Repr(blocks));
+  }
+  if (pairs.size() != static_cast<size_t>(prior.num_blocks())) {
+    throw ValueError("blocks: expected " + std::to_string(prior.num_blocks()) +
+                     ", found " + std::to_string(pairs.size()));
+  }
+  ArrayProblem::Residuals residuals;
+  auto numbers = std::make_unique<int32_t[]>(pairs.size());
+  for (size_t b = 0; b < pairs.size(); ++b) {
+    numbers[b] = static_cast<int32_t>(pairs[b].second);
+    ArrayProblem::Index index;
+    index.parameters = pairs[b].first;
+    index.block = &numbers[b];
+    residuals.blocks.push_back(index);
+  }
+  CheckBlocks("Marginal",
+              {},
+              std::vector<int>(prior.parameter_block_sizes().begin(),
+                               prior.parameter_block_sizes().end()),
+              residuals.blocks);
+  for (size_t b = 0; b < pairs.size(); ++b) {
+    const int64_t n = arrays_.parameters()[pairs[b].first].num_blocks;
+    if (pairs[b].second < 0 || pairs[b].second >= n) {
+      throw ValueError("blocks[" + std::to_string(b) + "]: expected 0 to " +
+                       std::to_string(n - 1) + ", found " +
+                       std::to_string(pairs[b].second));
+    }
+  }
+  auto list = std::make_unique<ceres::CostFunction*[]>(1);
+  list[0] = marginal.prior.get();
+  residuals.num_blocks = 1;
+  residuals.cost_functions = list.get();
+  arrays_.AddResiduals(residuals);
+  num_residuals_.push_back(prior.num_residuals());
+  priors_.push_back(marginal.prior);
+  numbers_.push_back(std::move(numbers));
+  cost_function_lists_.push_back(std::move(list));
+}
+
 namespace {
 
 // The type of the texts of all residuals, for type checkers.
@@ -899,6 +952,17 @@ TypeError: an array has another type. ValueError: it has another shape or is not
 C-contiguous, a name is unknown, an argument does not belong to the name, or a
 covariance is not positive definite. The message names the argument. A solve
 checks what the arrays hold when it begins.)";
+
+const char* const kAddMarginalDoc =
+    R"(Adds the prior of a Marginal, what marginalize() returned.
+
+blocks: (parameters, block) for each block of the prior; None: those of
+marginal.blocks, if this problem has them at the same places.
+
+The prior is on blocks of any sizes. solve_batch and WindowSolver solve windows
+of poses with priors of poses whole; other solves evaluate it on the host.
+
+TypeError and ValueError: the marginal has no prior, or blocks do not fit.)";
 
 const char* const kAddMarginalPriorsDoc =
     R"(Adds k dense priors |A d + b|^2 / 2 on n poses each, d the difference of the
@@ -1024,7 +1088,15 @@ void AddProblem(nb::module_* module) {
                     "numpy.typing.NDArray[numpy.float64] | None = None) -> "
                     "None")
                        .c_str()),
-           kAddMarginalPriorsDoc);
+           kAddMarginalPriorsDoc)
+      .def("add_marginal",
+           &Problem::AddMarginal,
+           "marginal"_a,
+           "blocks"_a.none() = nb::none(),
+           nb::sig("def add_marginal(self, marginal: Marginal, blocks: "
+                   "collections.abc.Sequence[tuple[int, int]] | None = None) "
+                   "-> None"),
+           kAddMarginalDoc);
 }
 
 }  // namespace ceres_ext::python

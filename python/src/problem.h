@@ -13,6 +13,7 @@
 #include "ceres/cost_function.h"
 #include "ceres/manifold.h"
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/marginalize.h"
 #include "nanobind/nanobind.h"
 #include "python/src/residuals.h"
 
@@ -44,6 +45,7 @@ class Problem {
                          nanobind::object blocks,
                          nanobind::object rotation,
                          nanobind::object weights);
+  void AddMarginal(const Marginal& marginal, nanobind::object blocks);
 
   ArrayProblem* arrays() { return &arrays_; }
   const ArrayProblem& arrays() const { return arrays_; }
@@ -93,6 +95,8 @@ class Problem {
   std::vector<std::unique_ptr<double[]>> owned_;
   std::vector<std::unique_ptr<ceres::CostFunction>> cost_functions_;
   std::vector<std::unique_ptr<ceres::CostFunction*[]>> cost_function_lists_;
+  std::vector<std::shared_ptr<BlockMarginalPrior>> priors_;
+  std::vector<std::unique_ptr<int32_t[]>> numbers_;  // of their blocks
   // The arrays, losses and manifolds.
   std::vector<nanobind::object> kept_;
   // A manifold for each block, of the parameters that have several.

@@ -346,6 +346,90 @@ def test_marginal_priors_refused():
     assert ceres_ext.solve(problem, **OPTIONS).is_solution_usable()
 
 
+def test_marginalize():
+    problems = [mapper_problem(seed) for seed in range(2)]
+    begin = numpy.arange(3, dtype=numpy.int64)
+    options = dict(OPTIONS, max_num_iterations=50, function_tolerance=1e-12)
+    problem = mapper_arrays(problems)
+    # The second image and all points, which it sees.
+    image = numpy.tile([False, True, False, False], 2)
+    dropped = [numpy.ones(80, bool), image, image]
+    summary = ceres_ext.solve_batch(
+        problem,
+        [40 * begin, 4 * begin, 4 * begin],
+        [160 * begin],
+        parameter_is_dropped=dropped,
+        **options,
+    )
+    assert len(summary.marginals) == 2
+    for i, marginal in enumerate(summary.marginals):
+        assert marginal.message == ""
+        # Two poses, and f and k of three cameras.
+        blocks = [(1, 2), (1, 3), (2, 0), (2, 2), (2, 3)]
+        assert marginal.blocks == [(a, 4 * i + b) for a, b in blocks]
+        assert marginal.num_rows == 160
+        assert marginal.num_dropped_columns == marginal.dropped_rank == 40 * 3 + 6 + 2
+        assert marginal.a.shape == (marginal.b.size, 2 * 6 + 3 * 2)
+        assert marginal.references.size == 2 * 7 + 3 * 4
+        # The linearised cost at the solution, the minimum over the points.
+        cost = marginal.least_cost + 0.5 * (marginal.b**2).sum()
+        assert cost == pytest.approx(summary.problems[i].final_cost, rel=1e-9)
+    # At the solution, both problems as one.
+    both = ceres_ext.marginalize(problem, dropped)
+    assert both.a.shape == (
+        sum(marginal.b.size for marginal in summary.marginals),
+        sum(marginal.a.shape[1] for marginal in summary.marginals),
+    )
+    information = numpy.zeros_like(both.a.T @ both.a)
+    order = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4)]
+    place = {}
+    column = 0
+    for i, k in order:
+        size = 6 if k < 2 else 2
+        place[i, k] = numpy.arange(column, column + size)
+        column += size
+    for i, marginal in enumerate(summary.marginals):
+        at = numpy.concatenate([place[i, k] for k in range(5)])
+        information[numpy.ix_(at, at)] = marginal.a.T @ marginal.a
+    difference = numpy.abs(both.a.T @ both.a - information)
+    norms = numpy.sqrt(numpy.diag(information))
+    assert (difference <= 1e-6 * numpy.outer(norms, norms)).all()
+    # The prior by itself, added to a problem with the same arrays.
+    rest = ceres_ext.ArrayProblem()
+    poses = summary.marginals[0].references[:14].reshape(2, 7).copy()
+    cameras = summary.marginals[0].references[14:].reshape(3, 4).copy()
+    pose = ceres_ext.ProductManifold(
+        ceres_ext.EigenQuaternionManifold(), ceres_ext.EuclideanManifold(3)
+    )
+    rest.add_parameters(poses, manifold=pose)
+    rest.add_parameters(cameras, manifold=ceres_ext.SubsetManifold(4, [1, 2]))
+    rest.add_marginal(summary.marginals[0], [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)])
+    start = ceres_ext.evaluate(rest).cost
+    assert start == pytest.approx(0.5 * (summary.marginals[0].b ** 2).sum())
+
+
+def test_marginalize_refused():
+    problem = mapper_arrays([mapper_problem(0)])
+    nothing = [numpy.zeros(40, bool), None, None]
+    marginal = ceres_ext.marginalize(problem, nothing)
+    assert marginal.blocks == [] and marginal.a is None and marginal.num_rows == 0
+    with pytest.raises(ValueError, match="expected one with a prior"):
+        problem.add_marginal(marginal)
+    with pytest.raises(ValueError, match="parameter_is_dropped: expected 3 arrays"):
+        ceres_ext.marginalize(problem, nothing[:2])
+    with pytest.raises(ValueError, match="0 < rank_tolerance < 1"):
+        ceres_ext.marginalize(problem, nothing, rank_tolerance=0.0)
+    points = [numpy.ones(40, bool), None, None]
+    marginal = ceres_ext.marginalize(problem, points)
+    assert len(marginal.blocks) == 7
+    with pytest.raises(ValueError, match="blocks: expected 7, found 1"):
+        problem.add_marginal(marginal, [(1, 0)])
+    with pytest.raises(ValueError, match="expected 0 to 3, found 4"):
+        problem.add_marginal(marginal, 3 * [(1, 4)] + 4 * [(2, 0)])
+    with pytest.raises(ValueError, match="expected parameters of shape"):
+        problem.add_marginal(marginal, 7 * [(1, 0)])
+
+
 def test_stop(bal):
     batch, parameter_begin, residual_begin = copies(bal, 3)
     start = batch.points.copy()

@@ -27,6 +27,7 @@
 #include "ceres/product_manifold.h"
 #include "ceres/sphere_manifold.h"
 #include "ceres_ext/marginal_prior.h"
+#include "ceres_ext/marginalize.h"
 #include "ceres_ext/solve.h"
 #include "ceres_ext/window_solver.h"
 #include "gtest/gtest.h"
@@ -1028,6 +1029,149 @@ TEST(PoseWindows, RefuseAMarginalPriorOfTwoProblems) {
   EXPECT_FALSE(
       SolveBatch(SomeOptions(), OnMachine(), &batch.batch, &summary, &error));
   EXPECT_NE(error.find("another problem's"), std::string::npos) << error;
+}
+
+// Drops pose 2 of each case and the points that it sees.
+struct Dropped {
+  Dropped(const std::vector<EigenCase>& cases, ProblemBatch* batch) {
+    for (const EigenCase& one : cases) {
+      std::vector<uint8_t> of_points(one.num_points(), 0);
+      for (int a = 0; a < 2; ++a) {
+        for (size_t k = 0; k < one.arrays[a].point.size(); ++k) {
+          of_points[one.arrays[a].point[k]] |=
+              one.arrays[a].pose[0][k] == 2 ? 1 : 0;
+        }
+      }
+      points.insert(points.end(), of_points.begin(), of_points.end());
+      poses.resize(poses.size() + one.num_poses(), 0);
+      poses[poses.size() - one.num_poses() + 2] = 1;
+    }
+    batch->drop.parameter_is_dropped = {
+        points.data(), poses.data(), nullptr, nullptr};
+  }
+  std::vector<uint8_t> points;
+  std::vector<uint8_t> poses;
+};
+
+// Priors are those of Marginalize at the solution, to the bit, also those of a
+// WindowSolver, and windows have them.
+TEST(PoseWindows, LeaveThePriorsOfDroppedBlocks) {
+  EigenPose pose;
+  std::vector<EigenCase> cases;
+  for (const unsigned seed : {1U, 2U, 3U}) {
+    cases.emplace_back(6, 40, 3, seed);
+    cases.back().manifold = &pose;
+    cases.back().pose_is_constant[0] = 1;
+  }
+  std::vector<EigenCase> same = cases;
+  PoseBatch<EigenCase> batch(&cases);
+  const Dropped dropped(cases, &batch.batch);
+  // Problem 1 drops nothing.
+  ProblemBatch& arrays = batch.batch;
+  std::vector<uint8_t> points = dropped.points;
+  std::vector<uint8_t> poses = dropped.poses;
+  std::fill_n(points.begin() + 40, 40, 0);
+  std::fill_n(poses.begin() + 6, 6, 0);
+  arrays.drop.parameter_is_dropped[0] = points.data();
+  arrays.drop.parameter_is_dropped[1] = poses.data();
+  BatchSummary summary;
+  std::string error;
+  ceres::Solver::Options options = SomeOptions();
+  ASSERT_TRUE(SolveBatch(options, OnMachine(), &arrays, &summary, &error))
+      << error;
+  EXPECT_EQ(summary.num_windows, 3);
+  ASSERT_EQ(summary.marginals.size(), 3);
+  EXPECT_EQ(summary.marginals[1].prior, nullptr);
+  EXPECT_EQ(summary.marginals[1].message, "");
+  for (const int i : {0, 2}) {
+    SCOPED_TRACE(i);
+    std::vector<EigenCase> one = {cases[i]};
+    batch.CopyTo(i, &one[0]);
+    PoseBatch<EigenCase> alone(&one);
+    const Dropped of_one(one, &alone.batch);
+    Marginal expected;
+    ASSERT_TRUE(
+        Marginalize(alone.batch.problem, alone.batch.drop, &expected, &error))
+        << error;
+    ASSERT_NE(expected.prior, nullptr);
+    const Marginal& marginal = summary.marginals[i];
+    ASSERT_NE(marginal.prior, nullptr) << marginal.message;
+    EXPECT_EQ(marginal.prior->matrix(), expected.prior->matrix());
+    EXPECT_EQ(marginal.prior->offset(), expected.prior->offset());
+    EXPECT_EQ(marginal.num_rows, expected.num_rows);
+    // Poses 1, 3 and 4, which see points of pose 2; pose 0 is constant.
+    ASSERT_EQ(marginal.blocks.size(), 3);
+    std::vector<int32_t> kept;
+    for (size_t k = 0; k < 3; ++k) {
+      EXPECT_EQ(marginal.blocks[k].parameters, 1);
+      EXPECT_EQ(marginal.blocks[k].block,
+                expected.blocks[k].block + 6 * int64_t{i});
+      kept.push_back(static_cast<int32_t>(expected.blocks[k].block));
+    }
+    // The next window has the prior, and not what it is from.
+    EigenCase& next = one[0];
+    for (int a = 0; a < EigenCase::kNumArrays; ++a) {
+      EigenCase::Array& array = next.arrays[a];
+      for (size_t k = 0; k < array.is_active.size(); ++k) {
+        const bool is_old =
+            a < 2 ? of_one.points[array.point[k]] != 0
+                  : array.pose[0][k] == 2 || (a == 4 && array.pose[1][k] == 2);
+        array.is_active[k] = is_old ? 0 : 1;
+      }
+    }
+    next.marginals = {{{kept, marginal.prior}}};
+    PoseBatch<EigenCase> with_prior(&one);
+    BatchSummary of_next;
+    ASSERT_TRUE(
+        SolveBatch(options, OnMachine(), &with_prior.batch, &of_next, &error))
+        << error;
+    EXPECT_EQ(of_next.problems[0].solved_as, SOLVED_AS_WINDOW)
+        << of_next.problems[0].path_reason;
+    // It begins at the optimum of what it was a part of.
+    EXPECT_NEAR(of_next.problems[0].initial_cost + marginal.least_cost,
+                summary.problems[i].final_cost,
+                options.function_tolerance * summary.problems[i].final_cost);
+  }
+
+  WindowCapacity capacity;
+  capacity.num_cameras = 6;
+  capacity.num_points = 40;
+  capacity.num_rows = 120;
+  capacity.num_priors = 30;
+  capacity.num_problems = 3;
+#ifdef CERES_EXT_EMULATED
+  options.num_threads = 1;  // As in WindowSolver's test.
+#endif
+  const auto solver =
+      WindowSolver::Create(options, OnMachine(), capacity, &error);
+  ASSERT_NE(solver, nullptr) << error;
+  PoseBatch<EigenCase> as_it_comes(&same);
+  as_it_comes.batch.drop = arrays.drop;
+  BatchSummary of_solver;
+  ASSERT_TRUE(
+      solver->Wait(solver->Submit(as_it_comes.batch, &error), &of_solver))
+      << error;
+  EXPECT_EQ(of_solver.num_windows, 3);
+  ASSERT_EQ(of_solver.marginals.size(), 3);
+  EXPECT_EQ(of_solver.marginals[1].prior, nullptr);
+  for (const int i : {0, 2}) {
+    ASSERT_NE(of_solver.marginals[i].prior, nullptr);
+    EXPECT_EQ(of_solver.marginals[i].prior->matrix(),
+              summary.marginals[i].prior->matrix());
+    EXPECT_EQ(of_solver.marginals[i].prior->offset(),
+              summary.marginals[i].prior->offset());
+  }
+  // A problem without a solution has none.
+  StopFlag stop;
+  stop.Stop();
+  ASSERT_TRUE(SolveBatch(
+      options, OnMachine(), &arrays, &summary, &error, nullptr, &stop));
+  ASSERT_EQ(summary.marginals.size(), 3);
+  EXPECT_EQ(summary.marginals[0].prior, nullptr);
+  EXPECT_EQ(summary.marginals[0].message, "the problem has no usable solution");
+  arrays.drop.parameter_is_dropped.pop_back();
+  EXPECT_FALSE(SolveBatch(options, OnMachine(), &arrays, &summary, &error));
+  EXPECT_EQ(error, "parameter_is_dropped has 3 arrays, expected 4");
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 #include <cstdint>
 
 #include "ceres/jet.h"
+#include "ceres_ext/blocks/quaternion_difference.h"
 #include "ceres_ext/camera_models.h"
-#include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/photogrammetry.h"
 #include "ceres_ext/small/window/window.h"
 #include "ceres_ext/small/window/window_arena.h"

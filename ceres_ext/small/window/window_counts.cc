@@ -86,14 +86,13 @@ bool WindowPacker::AddFixedCostOfPrior(int e, int64_t k, double* cost) const {
   return is_finite;
 }
 
-bool WindowPacker::AddFixedCostOfMarginal(
-    int e,
-    int64_t k,
-    const internal::MarginalPriorBase& prior,
-    const int64_t* cameras,
-    double* cost) const {
-  std::vector<const double*> poses(prior.num_poses());
-  for (int p = 0; p < prior.num_poses(); ++p) {
+bool WindowPacker::AddFixedCostOfMarginal(int e,
+                                          int64_t k,
+                                          const BlockMarginalPrior& prior,
+                                          const int64_t* cameras,
+                                          double* cost) const {
+  std::vector<const double*> poses(prior.num_blocks());
+  for (int p = 0; p < prior.num_blocks(); ++p) {
     poses[p] = ValuesOf(cameras_, cameras[p]);
   }
   std::vector<double> r(prior.num_residuals());
@@ -184,9 +183,9 @@ bool WindowPacker::CountMarginals(int64_t i,
   WindowCounts& counts = window->record.counts;
   const auto count_marginal = [&](int e,
                                   int64_t k,
-                                  const internal::MarginalPriorBase& prior,
+                                  const BlockMarginalPrior& prior,
                                   const int64_t* blocks) {
-    std::vector<int64_t> sorted(blocks, blocks + prior.num_poses());
+    std::vector<int64_t> sorted(blocks, blocks + prior.num_blocks());
     std::sort(sorted.begin(), sorted.end());
     found->has_different_cameras &=
         std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
@@ -203,7 +202,7 @@ bool WindowPacker::CountMarginals(int64_t i,
       camera_place_[camera] = 0;
     }
     WindowMarginal one;
-    one.num_poses = prior.num_poses();
+    one.num_poses = prior.num_blocks();
     one.num_rows = prior.num_residuals();
     ++counts.num_marginals;
     counts.num_marginal_poses += one.num_poses;

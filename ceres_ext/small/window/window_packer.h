@@ -205,7 +205,7 @@ class WindowPacker final : public SmallKind {
   bool AddFixedCostOfPrior(int e, int64_t k, double* cost) const;
   bool AddFixedCostOfMarginal(int e,
                               int64_t k,
-                              const internal::MarginalPriorBase& prior,
+                              const BlockMarginalPrior& prior,
                               const int64_t* blocks,
                               double* cost) const;
   bool ReadPrior(int e, int64_t k, WindowPrior* prior) const;

@@ -111,7 +111,7 @@ bool WindowPacker::ForEachMarginal(int64_t i, const Function& function) const {
       [&](int e, int64_t k, const int64_t* blocks) {
         const RowArray& array = arrays_[e];
         std::unique_ptr<const ceres::CostFunction> owner;
-        const internal::MarginalPriorBase* const prior = FindMarginalPrior(
+        const BlockMarginalPrior* const prior = FindMarginalPrior(
             *array.rows, residuals(array), k, array.num_residuals, &owner);
         return prior != nullptr && function(e, k, *prior, blocks);
       });

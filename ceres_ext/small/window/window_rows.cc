@@ -85,6 +85,35 @@ WindowRowsByType MakeWindowRows() {
   return all;
 }
 
+// True if all blocks differ as poses of this rotation do.
+template <typename Rotation>
+bool IsOnPoses(const BlockMarginalPrior& prior) {
+  const internal::BlockDifference pose =
+      MarginalPrior<Rotation>::DifferenceOfPose();
+  for (int k = 0; k < prior.num_blocks(); ++k) {
+    const auto& parts = prior.difference(k).parts();
+    if (!std::equal(parts.begin(),
+                    parts.end(),
+                    pose.parts().begin(),
+                    pose.parts().end(),
+                    [](const auto& a, const auto& b) {
+                      return a.kind == b.kind && a.size == b.size;
+                    })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The type of priors on poses that a prior is like.
+std::type_index TypeOfPrior(const BlockMarginalPrior& prior) {
+  return IsOnPoses<EigenQuaternion>(prior)
+             ? typeid(MarginalPrior<EigenQuaternion>)
+         : IsOnPoses<Quaternion>(prior) ? typeid(MarginalPrior<Quaternion>)
+         : IsOnPoses<AngleAxis>(prior)  ? typeid(MarginalPrior<AngleAxis>)
+                                        : typeid(BlockMarginalPrior);
+}
+
 WindowRows BalWindowRows(int camera_size) {
   WindowRows rows;
   rows.camera_size = camera_size;
@@ -105,7 +134,11 @@ const WindowRows* FindWindowRows(const ceres::CostFunction& cost_function) {
                ? &bal
                : &bal_quaternion;
   }
-  const auto found = others.find(typeid(cost_function));
+  std::type_index type(typeid(cost_function));
+  if (type == typeid(BlockMarginalPrior)) {
+    type = TypeOfPrior(static_cast<const BlockMarginalPrior&>(cost_function));
+  }
+  const auto found = others.find(type);
   return found == others.end() ? nullptr : &found->second;
 }
 
@@ -134,7 +167,7 @@ const WindowRows* FindWindowRows(const ArrayProblem::Residuals& residuals) {
   return fits ? rows : nullptr;
 }
 
-const internal::MarginalPriorBase* FindMarginalPrior(
+const BlockMarginalPrior* FindMarginalPrior(
     const WindowRows& rows,
     const ArrayProblem::Residuals& residuals,
     int64_t k,
@@ -146,8 +179,8 @@ const internal::MarginalPriorBase* FindMarginalPrior(
     return nullptr;
   }
   const auto* const prior =
-      static_cast<const internal::MarginalPriorBase*>(cost_function);
-  return prior->num_poses() == static_cast<int>(residuals.blocks.size()) &&
+      static_cast<const BlockMarginalPrior*>(cost_function);
+  return prior->num_blocks() == static_cast<int>(residuals.blocks.size()) &&
                  prior->num_residuals() == num_residuals
              ? prior
              : nullptr;

@@ -82,7 +82,7 @@ bool CopyConstants(const WindowRows& rows,
 // Residual block k of an array of marginal priors. Null if its cost function
 // has another type, or not as many poses as the array has blocks or residuals
 // as given. *owner owns it if it was made for the call.
-const internal::MarginalPriorBase* FindMarginalPrior(
+const BlockMarginalPrior* FindMarginalPrior(
     const WindowRows& rows,
     const ArrayProblem::Residuals& residuals,
     int64_t k,

@@ -302,13 +302,13 @@ void WindowPacker::WriteMarginals(int64_t i,
   WindowMarginal next;
   const auto write = [&](int e,
                          int64_t k,
-                         const internal::MarginalPriorBase& prior,
+                         const BlockMarginalPrior& prior,
                          const int64_t* blocks) {
     // Number in the window and place in the prior.
     std::vector<std::pair<int32_t, int>> cameras;
     bool is_constant = true;
     next.num_varying = 0;
-    for (int p = 0; p < prior.num_poses(); ++p) {
+    for (int p = 0; p < prior.num_blocks(); ++p) {
       const int32_t camera = camera_place_[blocks[p]];
       cameras.emplace_back(camera, p);
       next.num_varying += camera >= 0 && camera < counts.num_cameras ? 1 : 0;
@@ -319,7 +319,7 @@ void WindowPacker::WriteMarginals(int64_t i,
       return true;
     }
     std::sort(cameras.begin(), cameras.end());
-    next.num_poses = prior.num_poses();
+    next.num_poses = prior.num_blocks();
     next.num_rows = prior.num_residuals();
     *marginals++ = next;
     next.pose_begin += next.num_poses;
