@@ -417,7 +417,7 @@ std::shared_ptr<BlockMarginalPrior> MarginalizeInQuad(const Sliding& sliding,
     }
     offset.push_back(static_cast<double>(a[n][i]));
   }
-  // Of columns of J, as the theorem has it.
+  // The norms are those of columns of J, as in the theorem.
   for (size_t c = 0; c <= n && change > 0.0; ++c) {
     const size_t column = c < n ? c : n;
     const double norm = expected.marginal->column_norms[column];
