@@ -335,7 +335,7 @@ def test_wrong_arguments(shared, tmp_path):
     with pytest.raises(FileNotFoundError, match="image_path: expected a folder"):
         colmap.incremental_mapping(shared, tmp_path / "none", tmp_path / "map")
     with pytest.raises(TypeError, match="options: expected"):
-        colmap.incremental_mapping(shared, tmp_path, tmp_path / "map", {})
+        colmap.incremental_mapping(shared, tmp_path, tmp_path / "map", [])
     with pytest.raises((AttributeError, TypeError), match="devise"):
         mapped(shared, tmp_path / "map", devise="HOST")
     with pytest.raises(ValueError, match="pose priors, found none"):

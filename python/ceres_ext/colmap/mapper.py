@@ -60,7 +60,8 @@ def incremental_mapping(
     database_path: of COLMAP, with features and verified matches. image_path: the
     folder of the images, for colours. output_path: the folder to which models are
     written, "0", "1", ...; it is created.
-    options: a pycolmap.IncrementalPipelineOptions, or None for its defaults.
+    options: a pycolmap.IncrementalPipelineOptions or a dict of its fields, or None
+    for its defaults.
     input_path: a model that is continued, or "". The result is written to
     output_path itself.
     initial_image_pair_callback, next_image_callback: called after the first pair
@@ -125,8 +126,8 @@ def _inputs(
         raise FileNotFoundError(
             f"image_path: expected a folder, found none at {os.fspath(image_path)}"
         )
-    if options is None:
-        options = pycolmap.IncrementalPipelineOptions()
+    if options is None or isinstance(options, dict):
+        options = pycolmap.IncrementalPipelineOptions(options or {})
     if not isinstance(options, pycolmap.IncrementalPipelineOptions):
         raise TypeError(
             "options: expected a pycolmap.IncrementalPipelineOptions, found "

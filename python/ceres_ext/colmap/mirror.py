@@ -21,6 +21,7 @@ from .._ceres_ext import _read_colmap
 _Flags = numpy.typing.NDArray[numpy.bool_]
 _Doubles = numpy.typing.NDArray[numpy.float64]
 _Numbers = numpy.typing.NDArray[numpy.int64]
+_Records = numpy.typing.NDArray[typing.Any]
 
 # Linux has files there in memory.
 _MEMORY_FOLDER = "/dev/shm"
@@ -38,6 +39,10 @@ _POINT3D = numpy.dtype(
     ]
 )
 _TRACK_ELEMENT = numpy.dtype([("image", "<u4"), ("point2d", "<u4")])
+# An observation, with the number of its 2D point in its image.
+_ROW = numpy.dtype(
+    [("image", "<u4"), ("point2d", "<u4"), ("point", "<i8"), ("xy", "<f8", 2)]
+)
 # IMAGE_ID, the pose and CAMERA_ID; a name that ends in a zero follows.
 _IMAGE_BYTES = 4 + 7 * 8 + 4
 
@@ -65,28 +70,28 @@ class Mirror:
         and the other images that see its points with those alone. Flags of points
         that other images see too."""
         images = set(config.images)
-        tracks = self._read_tracks(
+        added, tracks = self._read_points(
             sorted(set(config.variable_points) | set(config.constant_points))
         )
-        others = set(tracks["image"].tolist()) - images
+        # The config's images see these points already.
+        tracks = tracks[~numpy.isin(tracks["image"], sorted(images))]
+        others = set(tracks["image"].tolist())
         part = _part_of(self.reconstruction, images | others, images)
         with _files_in_memory(part) as (folder, files):
             headers, found = _split_images(_read_file(files["images"]))
             seen = [self._observations(i, found[i]) for i in sorted(images)]
-            self._add_pixels(others - self._pixels.keys())
-            # The config's images see these points already.
-            outside = tracks[~numpy.isin(tracks["image"], sorted(images))]
-            seen.append(self._observations_of(outside))
-            rows = numpy.concatenate(seen)
-            ids, number = numpy.unique(rows["point"], return_inverse=True)
-            order = numpy.lexsort((rows["image"], number))
-            points, lengths = self._points(ids)
-            rows, index = rows[order], number[order]
+            rows = numpy.concatenate([*seen, self._with_pixels(tracks)])
+            rows = rows[numpy.lexsort((rows["image"], rows["point"]))]
+            begins = numpy.flatnonzero(numpy.diff(rows["point"], prepend=-1))
+            counts = numpy.diff(begins, append=len(rows))
+            points = self._points(rows["point"][begins], added)
+            partly_seen: _Flags = points["track_length"] > counts
+            points["track_length"] = counts
             _write_file(files["images"], _join_images(headers, rows))
-            _write_file(files["points3D"], _join_points(points, rows, index))
+            _write_file(files["points3D"], _join_points(points, rows))
             model = _read_colmap(folder)
         self._start = points["xyz"].copy()
-        return model, lengths > numpy.bincount(index, minlength=len(ids))
+        return model, partly_seen
 
     def _write(self, model: Model) -> None:
         write_cameras_and_poses(model, self.reconstruction)
@@ -96,57 +101,57 @@ class Mirror:
         for i in numpy.flatnonzero((values != self._start).any(axis=1)):
             points[int(ids[i])].xyz = values[i]
 
-    def _read_tracks(self, point_ids: list[int]) -> numpy.typing.NDArray[typing.Any]:
-        """All observations of points."""
+    def _read_points(self, point_ids: list[int]) -> tuple[_Records, _Records]:
+        """Points, and their observations."""
         part = _pycolmap().Reconstruction()
         # Not add_point3D_with_id, which wants the images of the track.
         points, copies = self.reconstruction.points3D, part.points3D
         for point_id in point_ids:
             copies[point_id] = points[point_id]
-        rows = []
         with _files_in_memory(part) as (_, files):
             data = _read_file(files["points3D"])
+        records = []
+        tracks = []
         begin = 8
         while begin < len(data):
-            point_id, length = struct.unpack_from("<q35xQ", data, begin)
-            begin += _POINT3D.itemsize
-            track = numpy.frombuffer(data, _TRACK_ELEMENT, length, begin)
-            begin += track.nbytes
-            rows.append((point_id, track))
-        result = _rows(sum(len(track) for _, track in rows))
-        if rows:
-            elements = numpy.concatenate([track for _, track in rows])
-            result["image"] = elements["image"]
-            result["point2d"] = elements["point2d"]
-            result["point"] = numpy.repeat(
-                [point_id for point_id, _ in rows], [len(track) for _, track in rows]
-            )
-        return result
+            end = begin + _POINT3D.itemsize
+            records.append(data[begin:end])
+            (length,) = struct.unpack_from("<Q", data, end - 8)
+            begin = end + length * _TRACK_ELEMENT.itemsize
+            tracks.append(data[end:begin])
+        added = numpy.frombuffer(b"".join(records), _POINT3D)
+        elements = numpy.frombuffer(b"".join(tracks), _TRACK_ELEMENT)
+        rows = numpy.zeros(len(elements), _ROW)
+        rows["image"] = elements["image"]
+        rows["point2d"] = elements["point2d"]
+        rows["point"] = numpy.repeat(
+            added["id"], added["track_length"].astype(numpy.int64)
+        )
+        return added, rows
 
-    def _observations(
-        self, image_id: int, points2d: numpy.typing.NDArray[typing.Any]
-    ) -> numpy.typing.NDArray[typing.Any]:
+    def _observations(self, image_id: int, points2d: _Records) -> _Records:
         """All of an image."""
         if image_id not in self._pixels:
             self._pixels[image_id] = points2d["xy"].copy()
         numbers = numpy.flatnonzero(points2d["point"] >= 0)
-        result = _rows(len(numbers))
-        result["image"] = image_id
-        result["point2d"] = numbers
-        result["point"] = points2d["point"][numbers]
-        result["xy"] = points2d["xy"][numbers]
-        return result
+        rows = numpy.empty(len(numbers), _ROW)
+        rows["image"] = image_id
+        rows["point2d"] = numbers
+        rows["point"] = points2d["point"][numbers]
+        rows["xy"] = points2d["xy"][numbers]
+        return rows
 
-    def _observations_of(
-        self, tracks: numpy.typing.NDArray[typing.Any]
-    ) -> numpy.typing.NDArray[typing.Any]:
-        for image_id in numpy.unique(tracks["image"]):
-            here = tracks["image"] == image_id
-            pixels = self._pixels[int(image_id)]
-            tracks["xy"][here] = pixels[tracks["point2d"][here]]
-        return tracks
+    def _with_pixels(self, rows: _Records) -> _Records:
+        """The rows with their kept pixels."""
+        image_ids, number = numpy.unique(rows["image"], return_inverse=True)
+        self._keep_pixels(set(image_ids.tolist()) - self._pixels.keys())
+        pixels = [self._pixels[image_id] for image_id in image_ids.tolist()]
+        if pixels:
+            begins = numpy.cumsum([0, *map(len, pixels)])[number]
+            rows["xy"] = numpy.concatenate(pixels)[begins + rows["point2d"]]
+        return rows
 
-    def _add_pixels(self, image_ids: set[int]) -> None:
+    def _keep_pixels(self, image_ids: set[int]) -> None:
         if image_ids:
             part = _part_of(self.reconstruction, image_ids, image_ids)
             with _files_in_memory(part) as (_, files):
@@ -154,18 +159,20 @@ class Mirror:
             for image_id in image_ids:
                 self._pixels[image_id] = found[image_id]["xy"].copy()
 
-    def _points(
-        self, point_ids: _Numbers
-    ) -> tuple[numpy.typing.NDArray[typing.Any], _Numbers]:
-        """Points, and the lengths of their tracks in the reconstruction."""
+    def _points(self, point_ids: _Numbers, added: _Records) -> _Records:
+        """Points, of which some were read already."""
+        records = numpy.zeros(len(point_ids), _POINT3D)
+        records["id"] = point_ids
+        is_read = numpy.isin(point_ids, added["id"])
+        records[is_read] = added[numpy.argsort(added["id"])]
         points = self.reconstruction.points3D
-        found = [points[point_id] for point_id in point_ids.tolist()]
-        result = numpy.zeros(len(found), _POINT3D)
-        result["id"] = point_ids
+        found = [points[point_id] for point_id in point_ids[~is_read].tolist()]
         if found:
-            result["xyz"] = [point.xyz for point in found]
-        lengths = [point.track.length() for point in found]
-        return result, numpy.array(lengths, dtype=numpy.int64)
+            records["xyz"][~is_read] = [point.xyz for point in found]
+            records["track_length"][~is_read] = [
+                point.track.length() for point in found
+            ]
+        return records
 
 
 def read_reconstruction(reconstruction: typing.Any) -> Model:
@@ -200,13 +207,6 @@ def write_cameras_and_poses(model: Model, reconstruction: typing.Any) -> None:
 def _pycolmap() -> typing.Any:
     # By name, so that type checkers do not look for it.
     return importlib.import_module("pycolmap")
-
-
-def _rows(size: int) -> numpy.typing.NDArray[typing.Any]:
-    return numpy.zeros(
-        size,
-        [("image", "<u4"), ("point2d", "<u4"), ("point", "<i8"), ("xy", "<f8", 2)],
-    )
 
 
 def _part_of(
@@ -288,10 +288,10 @@ def _write_file(descriptor: int, data: bytes) -> None:
 
 def _split_images(
     data: bytes,
-) -> tuple[dict[int, bytes], dict[int, numpy.typing.NDArray[typing.Any]]]:
+) -> tuple[dict[int, bytes], dict[int, _Records]]:
     """The fields of each image of images.bin up to its name, and its 2D points."""
     headers: dict[int, bytes] = {}
-    points: dict[int, numpy.typing.NDArray[typing.Any]] = {}
+    points: dict[int, _Records] = {}
     begin = 8
     while begin < len(data):
         end = data.index(b"\0", begin + _IMAGE_BYTES) + 1
@@ -304,7 +304,7 @@ def _split_images(
 
 
 def _join_images(
-    headers: dict[int, bytes], rows: numpy.typing.NDArray[typing.Any]
+    headers: dict[int, bytes], rows: _Records
 ) -> bytes:
     """images.bin of the observations alone. Sets rows["point2d"] to their numbers
     there."""
@@ -319,28 +319,18 @@ def _join_images(
     return b"".join(parts)
 
 
-def _join_points(
-    points: numpy.typing.NDArray[typing.Any],
-    rows: numpy.typing.NDArray[typing.Any],
-    index: _Numbers,
-) -> bytes:
-    """points3D.bin. rows: the observations, sorted by their points, of numbers
-    index."""
-    lengths = numpy.bincount(index, minlength=len(points))
-    points["track_length"] = lengths
+def _join_points(points: _Records, rows: _Records) -> bytes:
+    """points3D.bin. rows: their observations in the order of the points."""
+    lengths = points["track_length"].astype(numpy.int64)
     elements = numpy.empty(len(rows), _TRACK_ELEMENT)
     elements["image"] = rows["image"]
     elements["point2d"] = rows["point2d"]
     # The bytes of each point, then those of its track, for all points at once.
-    width = _TRACK_ELEMENT.itemsize
-    ends = numpy.cumsum(_POINT3D.itemsize + width * lengths)
-    begins = ends - _POINT3D.itemsize - width * lengths
-    data = numpy.empty(ends[-1] if len(ends) else 0, numpy.uint8)
-    at_points = begins[:, None] + numpy.arange(_POINT3D.itemsize)
-    data[at_points] = points.view(numpy.uint8).reshape(-1, _POINT3D.itemsize)
-    rank = numpy.arange(len(rows)) - (numpy.cumsum(lengths) - lengths)[index]
-    at_elements = begins[index] + _POINT3D.itemsize + width * rank
-    data[at_elements[:, None] + numpy.arange(width)] = elements.view(
-        numpy.uint8
-    ).reshape(-1, width)
+    sizes = _POINT3D.itemsize + _TRACK_ELEMENT.itemsize * lengths
+    is_point = numpy.zeros(sizes.sum(), bool)
+    at_points = (numpy.cumsum(sizes) - sizes)[:, None] + numpy.arange(_POINT3D.itemsize)
+    is_point[at_points] = True
+    data = numpy.empty(len(is_point), numpy.uint8)
+    data[is_point] = points.view(numpy.uint8)
+    data[~is_point] = elements.view(numpy.uint8)
     return struct.pack("<Q", len(points)) + data.tobytes()
