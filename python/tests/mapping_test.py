@@ -135,6 +135,30 @@ def test_rigs(tmp_path):
     assert_as_good(models, mapped_by_pycolmap(database, tmp_path / "theirs"))
 
 
+@pytest.mark.parametrize("name", ["use_prior_position", "redundant"])
+def test_global_adjustments_by_pycolmap(name, tmp_path):
+    database = synthesize(tmp_path / "database.db", prior_position=True)
+    fields = {"use_prior_position": name == "use_prior_position"}
+    fields["mapper"] = pycolmap.IncrementalMapperOptions()
+    fields["mapper"].ba_global_ignore_redundant_points3D = name == "redundant"
+    report = colmap.MappingReport()
+    models = mapped(database, tmp_path / "ours", fields, mapping_report=report)
+    assert "global adjustment" not in report.calls
+    assert report.calls["adjustment by pycolmap"] > 2
+    assert models[0].num_reg_images() == 12
+    assert_as_good(models, mapped_by_pycolmap(database, tmp_path / "theirs", **fields))
+
+
+def test_a_given_pair(shared, tmp_path):
+    fields = {"init_image_id1": 2, "init_image_id2": 9}
+    report = colmap.MappingReport()
+    models = mapped(shared, tmp_path / "map", fields, mapping_report=report)
+    assert report.stages[0].text == "images 2 and 9"
+    assert models[0].num_reg_images() == 12
+    fields["init_image_id2"] = 99
+    assert mapped(shared, tmp_path / "none", fields) == {}
+
+
 def test_several_models(tmp_path):
     database = synthesize(tmp_path / "database.db", 10, num_scenes=2)
     models = mapped(database, tmp_path / "ours", {"min_model_size": 5})
@@ -144,15 +168,26 @@ def test_several_models(tmp_path):
     assert sorted(os.listdir(tmp_path / "ours")) == ["0", "1"]
 
 
-def test_a_model_is_continued(shared, ours, tmp_path):
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_a_model_is_continued(is_fixed, shared, ours, tmp_path):
     folder, _, _ = ours
     part = pycolmap.Reconstruction(folder / "0")
     for frame_id in part.reg_frame_ids()[6:]:
         part.deregister_frame(frame_id)
     (tmp_path / "part").mkdir()
     part.write(tmp_path / "part")
-    models = mapped(shared, tmp_path / "whole", input_path=tmp_path / "part")
+    models = mapped(
+        shared,
+        tmp_path / "whole",
+        {"fix_existing_frames": is_fixed},
+        input_path=tmp_path / "part",
+    )
     assert list(models) == [0]
+    if is_fixed:
+        for image_id in part.reg_image_ids():
+            assert models[0].image(image_id).projection_center() == pytest.approx(
+                part.image(image_id).projection_center(), abs=1e-9
+            )
     assert models[0].num_reg_images() == 12
     assert (tmp_path / "whole" / "images.bin").exists()
 

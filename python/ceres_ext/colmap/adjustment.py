@@ -378,10 +378,10 @@ def bundle_adjustment(
     if isinstance(reconstruction, Model):
         model = reconstruction
     elif mirror is not None:
-        _check_cameras(mirror.reconstruction)
+        check_cameras(mirror.reconstruction)
         model, partly_seen = mirror._read(config)
     else:
-        _check_cameras(reconstruction)
+        check_cameras(reconstruction)
         if config is None:
             num_filtered = _filter_observations(reconstruction)
         model = read_reconstruction(reconstruction)
@@ -490,7 +490,8 @@ def _solver_fields(
     ]
 
 
-def _check_cameras(reconstruction: typing.Any) -> None:
+def check_cameras(reconstruction: typing.Any) -> None:
+    """ValueError if a camera model is not supported."""
     for camera_id, camera in reconstruction.cameras.items():
         if camera.model_name not in CAMERA_MODELS:
             raise ValueError(

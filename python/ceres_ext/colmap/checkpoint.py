@@ -39,6 +39,7 @@ def fingerprint(pycolmap: typing.Any, options: typing.Any, cache: typing.Any) ->
     same = options.todict()
     for name in ("num_threads", "max_runtime_seconds", "image_path", "snapshot_path"):
         same.pop(name, None)
+    same["mapper"].pop("num_threads", None)
     graph = cache.correspondence_graph
     text = repr(
         (

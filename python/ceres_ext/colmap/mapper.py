@@ -20,7 +20,7 @@ import numpy
 
 from .._ceres_ext import SolverOptions
 from . import checkpoint
-from .adjustment import bundle_adjustment
+from .adjustment import bundle_adjustment, check_cameras
 from .mapping_report import MappingReport
 from .mirror import Mirror
 
@@ -146,6 +146,7 @@ def _inputs(
             )
         models.read(os.fspath(input_path))
     pipeline = _open(pycolmap, os.fspath(database_path), options, models)
+    check_cameras(pipeline.database_cache)
     return _Inputs(
         pycolmap, os.fspath(output_path), pipeline, options, models.size() > 0
     )
@@ -379,11 +380,10 @@ class _Mapping:
             found = self._find_pair(model)
         if found is None:
             self.report.note("No initial pair was found.")
-            return (
-                status.BAD_INITIAL_PAIR
-                if self._has_given_pair(model)
-                else status.NO_INITIAL_PAIR
-            )
+            return status.NO_INITIAL_PAIR
+        # A given pair stays bad until it needs less.
+        is_given = self.options.is_initial_pair_provided()
+        is_bad = status.NO_INITIAL_PAIR if is_given else status.BAD_INITIAL_PAIR
         pair, second_from_first = found
         with self.report.timed("registration"):
             self.mapper.register_initial_image_pair(
@@ -394,7 +394,7 @@ class _Mapping:
         for image_id in pair:
             self._triangulate(model, image_id, triangulation)
         if model.num_points3D() == 0:
-            return status.BAD_INITIAL_PAIR
+            return is_bad
         self._adjust_globally()
         model.normalize()
         with self.report.timed("filters"):
@@ -407,7 +407,7 @@ class _Mapping:
             or num_points < self.settings.abs_pose_min_num_inliers
         ):
             self.report.note(f"Images {pair[0]} and {pair[1]} are a bad first pair.")
-            return status.BAD_INITIAL_PAIR
+            return is_bad
         for image_id in pair:
             self._add_colors(model, image_id)
         self.frames_at_adjustment = model.num_reg_frames()
@@ -416,17 +416,11 @@ class _Mapping:
         self.report.stage("initial pair", model, f"images {pair[0]} and {pair[1]}")
         return status.SUCCESS
 
-    def _has_given_pair(self, model: typing.Any) -> bool:
-        given = (self.options.init_image_id1, self.options.init_image_id2)
-        return bool(self.options.is_initial_pair_provided()) and all(
-            model.exists_image(i) for i in given
-        )
-
     def _find_pair(self, model: typing.Any) -> typing.Any:
         given = [self.options.init_image_id1, self.options.init_image_id2]
         if not self.options.is_initial_pair_provided():
             return self.mapper.find_initial_image_pair(self.settings, *given)
-        if not self._has_given_pair(model):
+        if not all(model.exists_image(i) for i in given):
             return None
         pose = self.mapper.estimate_initial_two_view_geometry(self.settings, *given)
         return None if pose is None else (given, pose)
