@@ -2,16 +2,20 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 """ceres_ext.colmap.incremental_mapping beside pycolmap's, in one process.
 
-  scripts/mapping_beside_pycolmap.py FOLDER DEVICE THREADS IMAGES...
+  scripts/mapping_beside_pycolmap.py FOLDER DEVICE THREADS IMAGES|MODEL...
 
-FOLDER keeps the databases, which pycolmap generates: IMAGES images of 2,000 points,
+FOLDER keeps the databases. IMAGES: pycolmap generates so many images of 2,000 points,
 each seen by the 3 to 12 images nearest to it, noise of half a pixel, 10 % wrong
-matches, with one camera and with own cameras. Lines of JSON, one for each database
-and mapper: seconds in all and in adjustments, calls, images, points, observations,
-mean error. "pycolmap" is its own function; "steps" is this package's mapper with
-pycolmap's adjuster, whose seconds in adjustments compare. Needs pycolmap.
+matches, with one camera and with own cameras. MODEL: the folder of a model of COLMAP,
+whose tracks become matches. Lines of JSON, one for each database and mapper: seconds
+in all and in adjustments, calls, images, points, observations, mean error. "pycolmap"
+is its own function; "steps" is this package's mapper with pycolmap's adjuster, whose
+seconds in adjustments compare. Needs pycolmap.
 """
 
+import collections
+import functools
+import itertools
 import json
 import pathlib
 import sys
@@ -48,6 +52,33 @@ def generate(path, num_images, is_shared):
         both = sees[first][matches[:, 0]] & sees[second][matches[:, 1]]
         geometry.inlier_matches = matches[both]
         database.write_two_view_geometry(first, second, geometry)
+    database.close()
+
+
+def make_from_model(path, folder):
+    model = pycolmap.Reconstruction(folder)
+    database = pycolmap.Database.open(path)
+    for camera in model.cameras.values():
+        database.write_camera(camera, use_camera_id=True)
+    for rig in model.rigs.values():
+        database.write_rig(rig, use_rig_id=True)
+    for frame in model.frames.values():
+        database.write_frame(frame, use_frame_id=True)
+    for image_id, image in sorted(model.images.items()):
+        database.write_image(image, use_image_id=True)
+        pixels = numpy.array([point.xy for point in image.points2D], numpy.float32)
+        database.write_keypoints(image_id, pixels.reshape(-1, 2))
+    matches = collections.defaultdict(list)
+    for point in model.points3D.values():
+        seen = sorted((e.image_id, e.point2D_idx) for e in point.track.elements)
+        for (i, k), (j, m) in itertools.combinations(seen, 2):
+            if i != j:
+                matches[i, j].append((k, m))
+    for (i, j), pairs in matches.items():
+        geometry = pycolmap.TwoViewGeometry()
+        geometry.config = pycolmap.TwoViewGeometryConfiguration.UNCALIBRATED
+        geometry.inlier_matches = numpy.array(pairs, numpy.uint32)
+        database.write_two_view_geometry(i, j, geometry)
     database.close()
 
 
@@ -98,6 +129,7 @@ def run(name, database, device, threads):
             )
             mapper.bundle_adjustment = adjust
         seconds = time.perf_counter() - start
+    errors = [model.compute_mean_reprojection_error() for model in models.values()]
     result = {
         "database": database.stem,
         "mapper": name,
@@ -105,7 +137,7 @@ def run(name, database, device, threads):
         "images": [m.num_reg_images() for m in models.values()],
         "points": [m.num_points3D() for m in models.values()],
         "observations": [m.compute_num_observations() for m in models.values()],
-        "error": [round(m.compute_mean_reprojection_error(), 6) for m in models.values()],
+        "error": [round(error, 6) for error in errors],
     }
     for kind in ("local adjustment", "global adjustment"):
         if kind in report.seconds:
@@ -116,13 +148,23 @@ def run(name, database, device, threads):
 def main():
     folder, device, threads, *counts = sys.argv[1:]
     pycolmap.logging.minloglevel = 2
-    for count in map(int, counts):
-        for cameras in ("shared", "own"):
-            path = pathlib.Path(folder) / f"{count}_{cameras}.db"
+    for count in counts:
+        makers = {}
+        if count.isdigit():
+            for cameras in ("shared", "own"):
+                makers[f"{count}_{cameras}"] = functools.partial(
+                    generate, num_images=int(count), is_shared=cameras == "shared"
+                )
+        else:
+            makers[pathlib.Path(count).name] = functools.partial(
+                make_from_model, folder=count
+            )
+        for name, make in makers.items():
+            path = pathlib.Path(folder) / f"{name}.db"
             if not path.exists():
-                generate(path, count, cameras == "shared")
-            for name in ("ceres_ext", "pycolmap", "steps", "ceres_ext"):
-                run(name, path, device, int(threads))
+                make(path)
+            for mapper_name in ("ceres_ext", "pycolmap", "steps", "ceres_ext"):
+                run(mapper_name, path, device, int(threads))
 
 
 if __name__ == "__main__":
