@@ -109,7 +109,12 @@ def assert_as_good(models, others):
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
-def test_a_map_is_as_good_as_pycolmaps(is_shared, tmp_path):
+@pytest.mark.parametrize("max_points2d", [0, 10**6])
+def test_a_map_is_as_good_as_pycolmaps(
+    max_points2d, is_shared, tmp_path, monkeypatch
+):
+    # Parts of the model are read, or small models as a whole.
+    monkeypatch.setattr("ceres_ext.colmap.mirror._MAX_POINTS2D_OF_WHOLE", max_points2d)
     database = synthesize(tmp_path / "database.db", 30, is_shared)
     calls = []
     models = mapped(
@@ -126,7 +131,9 @@ def test_a_map_is_as_good_as_pycolmaps(is_shared, tmp_path):
     assert written.num_points3D() == models[0].num_points3D()
 
 
-def test_rigs(tmp_path):
+@pytest.mark.parametrize("max_points2d", [0, 10**6])
+def test_rigs(max_points2d, tmp_path, monkeypatch):
+    monkeypatch.setattr("ceres_ext.colmap.mirror._MAX_POINTS2D_OF_WHOLE", max_points2d)
     database = synthesize(
         tmp_path / "database.db", 8, num_cameras_per_rig=2, num_points3D=200
     )
@@ -244,7 +251,7 @@ calls = []
 
 def count():
     calls.append(0)
-    if len(calls) == 6:  # Images 3 to 8; the checkpoint has 6.
+    if len(calls) == 6:  # Images 3 to 8; the last checkpoint has 4.
         os._exit(9)
 
 colmap.incremental_mapping(
@@ -301,7 +308,7 @@ def test_the_report(ours):
     assert report.stages[-1].error == models[0].compute_mean_reprojection_error()
     assert 0 < report.optimization_seconds < sum(report.seconds.values())
     assert report.calls["local adjustment"] >= 10
-    assert "checkpoint with 6 frames" in report.notes
+    assert "checkpoint with 8 frames" in report.notes
 
 
 def test_lines_of_the_report(shared, tmp_path):
@@ -400,7 +407,9 @@ def local_config(model, size=4):
     return config, images
 
 
-def test_a_mirror_adjusts_as_the_whole_does(ours):
+@pytest.mark.parametrize("max_points2d", [0, 10**6])
+def test_a_mirror_adjusts_as_the_whole_does(max_points2d, ours, monkeypatch):
+    monkeypatch.setattr("ceres_ext.colmap.mirror._MAX_POINTS2D_OF_WHOLE", max_points2d)
     folder, _, _ = ours
     whole, part = (pycolmap.Reconstruction(folder / "0") for _ in range(2))
     start = pycolmap.Reconstruction(folder / "0")

@@ -43,6 +43,9 @@ _TRACK_ELEMENT = numpy.dtype([("image", "<u4"), ("point2d", "<u4")])
 _ROW = numpy.dtype(
     [("image", "<u4"), ("point2d", "<u4"), ("point", "<i8"), ("xy", "<f8", 2)]
 )
+# A reconstruction with so many 2D points is read whole in 8 ms, as long as a part of
+# six images takes (measured in docs/measurements/mapping.md).
+_MAX_POINTS2D_OF_WHOLE = 30000
 # IMAGE_ID, the pose and CAMERA_ID; a name that ends in a zero follows.
 _IMAGE_BYTES = 4 + 7 * 8 + 4
 
@@ -55,9 +58,9 @@ class Mirror:
         mirror = ceres_ext.colmap.Mirror(reconstruction)
         ceres_ext.colmap.bundle_adjustment(mirror, options, config)
 
-    reads and writes only the images, cameras and points of config. Pixels of
-    images are kept: create another Mirror if the 2D points of an image have
-    changed. Errors of points are not updated.
+    reads and writes only the images, cameras and points of config; a small
+    reconstruction is read whole. Pixels of images are kept: create another Mirror
+    if the 2D points of an image have changed. Errors of points are not updated.
     """
 
     def __init__(self, reconstruction: typing.Any):
@@ -69,6 +72,10 @@ class Mirror:
         """The model of a BundleAdjustmentConfig: its images with all they see,
         and the other images that see its points with those alone. Flags of points
         that other images see too."""
+        if self._num_points2d() <= _MAX_POINTS2D_OF_WHOLE:
+            model = read_reconstruction(self.reconstruction)
+            self._start = model.points.copy()
+            return model, numpy.zeros(len(model.points), dtype=numpy.bool_)
         images = set(config.images)
         added, tracks = self._read_points(
             sorted(set(config.variable_points) | set(config.constant_points))
@@ -100,6 +107,11 @@ class Mirror:
         ids = model.point_ids
         for i in numpy.flatnonzero((values != self._start).any(axis=1)):
             points[int(ids[i])].xyz = values[i]
+
+    def _num_points2d(self) -> int:
+        images = self.reconstruction.images
+        ids = self.reconstruction.reg_image_ids()
+        return sum(images[image_id].num_points2D() for image_id in ids)
 
     def _read_points(self, point_ids: list[int]) -> tuple[_Records, _Records]:
         """Points, and their observations."""
