@@ -4,13 +4,13 @@
 
   scripts/mapping_beside_pycolmap.py FOLDER DEVICE THREADS IMAGES|MODEL...
 
-FOLDER keeps the databases. IMAGES: pycolmap generates so many images of 2,000 points,
-each seen by the 3 to 12 images nearest to it, noise of half a pixel, 10 % wrong
-matches, with one camera and with own cameras. MODEL: the folder of a model of COLMAP,
-whose tracks become matches. Lines of JSON, one for each database and mapper: seconds
-in all and in adjustments, calls, images, points, observations, mean error. "pycolmap"
-is its own function; "steps" is this package's mapper with pycolmap's adjuster, whose
-seconds in adjustments compare. Needs pycolmap.
+FOLDER keeps the databases. IMAGES: pycolmap generates so many images and 60 points for
+each, seen by the 3 to 12 images nearest to it, noise of half a pixel, 10 % wrong
+matches, with one camera and with own cameras of known focal length. MODEL: the folder
+of a model of COLMAP, whose tracks become matches. Lines of JSON, one for each database
+and mapper: seconds in all and in adjustments, calls, images, points, observations, mean
+error. "pycolmap" is its own function; "steps" is this package's mapper with pycolmap's
+adjuster, whose seconds in adjustments compare. Needs pycolmap.
 """
 
 import collections
@@ -28,7 +28,7 @@ import pycolmap
 from ceres_ext import colmap
 from ceres_ext.colmap import mapper
 
-NUM_POINTS = 2000
+POINTS_PER_IMAGE = 60
 
 
 def generate(path, num_images, is_shared):
@@ -36,7 +36,8 @@ def generate(path, num_images, is_shared):
     options = pycolmap.SyntheticDatasetOptions()
     options.num_rigs = 1 if is_shared else num_images
     options.num_frames_per_rig = num_images if is_shared else 1
-    options.num_points3D = NUM_POINTS
+    options.num_points3D = POINTS_PER_IMAGE * num_images
+    options.camera_has_prior_focal_length = not is_shared
     options.inlier_match_ratio = 0.9
     noise = pycolmap.SyntheticNoiseOptions()
     noise.point2D_stddev = 0.5

@@ -16,9 +16,7 @@ import pytest
 from ceres_ext import colmap
 
 pycolmap = pytest.importorskip("pycolmap")
-if not hasattr(pycolmap, "IncrementalMapper") or not hasattr(
-    pycolmap, "IncrementalPipelineOptions"
-):
+if not hasattr(pycolmap, "IncrementalPipelineStatus"):
     pytest.skip("an older pycolmap", allow_module_level=True)
 
 # pycolmap's error depends on its rounding, which depends on its threads.
@@ -391,6 +389,12 @@ def test_wrong_arguments(shared, tmp_path):
     )
     assert done.returncode == 2
     assert "--option mapper.init_min_tri_angel=8: expected NAME=VALUE" in done.stderr
+
+
+def test_an_older_pycolmap(shared, tmp_path, monkeypatch):
+    monkeypatch.delattr(pycolmap, "IncrementalPipelineStatus")
+    with pytest.raises(ImportError, match="expected version 4.2 or newer, found"):
+        mapped(shared, tmp_path / "map")
 
 
 def local_config(model, size=4):

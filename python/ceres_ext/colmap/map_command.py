@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         if given.html:
             report.write_html(given.html)
-    except (OSError, TypeError, ValueError) as error:
+    except (ImportError, OSError, TypeError, ValueError) as error:
         print(f"ceres_ext_map: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -81,7 +81,7 @@ def incremental_mapping(
     are adjustments that pycolmap does itself: with use_prior_position, or with
     mapper.ba_global_ignore_redundant_points3D.
 
-    ImportError: pycolmap is missing. OSError: a path does not exist. ValueError:
+    ImportError: pycolmap is missing or older than 4.2. OSError: a path does not exist. ValueError:
     the database holds nothing to map, is of another format, or an option is not
     supported; the message says which.
 
@@ -118,6 +118,10 @@ def _inputs(
     input_path: _Path,
 ) -> _Inputs:
     pycolmap: typing.Any = importlib.import_module("pycolmap")
+    if not hasattr(pycolmap, "IncrementalPipelineStatus"):
+        raise ImportError(
+            f"pycolmap: expected version 4.2 or newer, found {pycolmap.__version__}"
+        )
     if not os.path.isfile(database_path):
         raise FileNotFoundError(
             f"database_path: expected a file, found none at {os.fspath(database_path)}"
@@ -240,7 +244,6 @@ class _Mapping:
     def _make_models(self, is_growing: bool) -> None:
         """Models until all images are in one; then with weaker requirements on
         the first pair."""
-        is_done = False
         for relaxation in range(self.state.relaxation, 2 * _NUM_RELAXATIONS + 1):
             if relaxation > self.state.relaxation:
                 self.mapper.reset_initialization_stats()
