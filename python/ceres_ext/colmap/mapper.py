@@ -81,9 +81,9 @@ def incremental_mapping(
     are adjustments that pycolmap does itself: with use_prior_position, or with
     mapper.ba_global_ignore_redundant_points3D.
 
-    ImportError: pycolmap is missing or older than 4.2. OSError: a path does not exist. ValueError:
-    the database holds nothing to map, is of another format, or an option is not
-    supported; the message says which.
+    ImportError: pycolmap is missing or older than 4.2. OSError: a path does not
+    exist. ValueError: the database holds nothing to map, is of another format, or an
+    option is not supported; the message says which.
 
         maps = incremental_mapping("database.db", "images", "sparse")
         print(maps[0].summary())
@@ -217,7 +217,7 @@ class _Mapping:
         self.points_at_adjustment = 0
 
     def run(self, resume: bool) -> dict[int, typing.Any]:
-        self.report.begin(self.num_images)
+        self.report._begin(self.num_images)
         folder = os.path.join(self.output_path, "checkpoint")
         fingerprint = checkpoint.fingerprint(
             self.pycolmap, self.options, self.pipeline.database_cache
@@ -232,11 +232,11 @@ class _Mapping:
         self._make_models(is_growing=self.is_continued or resumed is not None)
         if self.is_continued:
             self._restore_frame(fixed)
-            with self.report.timed("files"):
+            with self.report._timed("files"):
                 self.models.get(0).write(self.output_path)
         shutil.rmtree(folder, ignore_errors=True)
         results = {i: self.models.get(i) for i in range(self.models.size())}
-        self.report.end(results)
+        self.report._end(results)
         return results
 
     # Models.
@@ -256,7 +256,7 @@ class _Mapping:
                 return
             if self.mapper.num_total_reg_images() == self.num_images:
                 return
-            self.report.note("No more pairs: the first pair needs less from now on.")
+            self.report._note("No more pairs: the first pair needs less from now on.")
 
     def _relax(self) -> None:
         defaults = self.options.get_mapper()
@@ -297,7 +297,7 @@ class _Mapping:
         self._begin_model(model)
         status = self.pycolmap.IncrementalPipelineStatus
         if _has_unknown_sensor(model):
-            self.report.note(
+            self.report._note(
                 "Poses of sensors in a rig are unknown; set them, or map without rigs "
                 "first."
             )
@@ -353,11 +353,11 @@ class _Mapping:
         self.mirror = None
         self.state.is_resumed = False
         if not self.is_continued:
-            with self.report.timed("files"):
+            with self.report._timed("files"):
                 folder = os.path.join(self.output_path, str(index))
                 os.makedirs(folder, exist_ok=True)
                 model.write(folder)
-        self.report.stage("model", model, f"model {index} is complete")
+        self.report._stage("model", model, f"model {index} is complete")
 
     def _discard_model(self, index: int) -> None:
         self.mapper.end_reconstruction(True)
@@ -379,16 +379,16 @@ class _Mapping:
     def _start_model(self, model: typing.Any) -> typing.Any:
         """Registers the first pair."""
         status = self.pycolmap.IncrementalPipelineStatus
-        with self.report.timed("initial pair"):
+        with self.report._timed("initial pair"):
             found = self._find_pair(model)
         if found is None:
-            self.report.note("No initial pair was found.")
+            self.report._note("No initial pair was found.")
             return status.NO_INITIAL_PAIR
         # A given pair stays bad until it needs less.
         is_given = self.options.is_initial_pair_provided()
         is_bad = status.NO_INITIAL_PAIR if is_given else status.BAD_INITIAL_PAIR
         pair, second_from_first = found
-        with self.report.timed("registration"):
+        with self.report._timed("registration"):
             self.mapper.register_initial_image_pair(
                 self.settings, *pair, second_from_first
             )
@@ -400,7 +400,7 @@ class _Mapping:
             return is_bad
         self._adjust_globally()
         model.normalize()
-        with self.report.timed("filters"):
+        with self.report._timed("filters"):
             self.mapper.filter_points(self.settings)
             self.mapper.filter_frames(self.settings)
         num_points = model.num_points3D()
@@ -409,14 +409,14 @@ class _Mapping:
             or num_points == 0
             or num_points < self.settings.abs_pose_min_num_inliers
         ):
-            self.report.note(f"Images {pair[0]} and {pair[1]} are a bad first pair.")
+            self.report._note(f"Images {pair[0]} and {pair[1]} are a bad first pair.")
             return is_bad
         for image_id in pair:
             self._add_colors(model, image_id)
         self.frames_at_adjustment = model.num_reg_frames()
         self.points_at_adjustment = num_points
         self.state.frames_at_snapshot = model.num_reg_frames()
-        self.report.stage("initial pair", model, f"images {pair[0]} and {pair[1]}")
+        self.report._stage("initial pair", model, f"images {pair[0]} and {pair[1]}")
         return status.SUCCESS
 
     def _find_pair(self, model: typing.Any) -> typing.Any:
@@ -460,7 +460,7 @@ class _Mapping:
                 if without_points
                 else self.mapper.register_next_image
             )
-            with self.report.timed("registration"):
+            with self.report._timed("registration"):
                 for trial, image_id in enumerate(
                     self.mapper.find_next_images(self.settings, without_points)
                 ):
@@ -479,7 +479,7 @@ class _Mapping:
         model = self.mapper.reconstruction
         self._triangulate(model, image_id, self.triangulation)
         self._refine_locally(image_id)
-        self.report.stage("image", model, f"image {image_id}")
+        self.report._stage("image", model, f"image {image_id}")
         if self.pipeline.check_run_global_refinement(
             model, self.frames_at_adjustment, self.points_at_adjustment
         ):
@@ -494,7 +494,7 @@ class _Mapping:
     def _triangulate(
         self, model: typing.Any, image_id: int, options: typing.Any
     ) -> None:
-        with self.report.timed("triangulation"):
+        with self.report._timed("triangulation"):
             for one in self._images_of_frame(model, image_id):
                 self.mapper.triangulate_image(options, one)
 
@@ -506,13 +506,13 @@ class _Mapping:
     def _add_colors(self, model: typing.Any, image_id: int) -> None:
         if not self.options.extract_colors:
             return
-        with self.report.timed("colours"):
+        with self.report._timed("colours"):
             for one in self._images_of_frame(model, image_id):
                 path = os.path.join(self.options.image_path, model.image(one).name)
                 if not os.path.isfile(path) or not model.extract_colors_for_image(
                     one, self.options.image_path
                 ):
-                    self.report.note(f"{path}: no image was read for its colours")
+                    self.report._note(f"{path}: no image was read for its colours")
 
     # Adjustments.
 
@@ -535,14 +535,14 @@ class _Mapping:
         if neighbours:
             config = self._local_config([image_id, *neighbours])
             images = set(config.images)
-            with self.report.timed("local adjustment"):
+            with self.report._timed("local adjustment"):
                 summary = bundle_adjustment(
                     self.mirror, options, config, print_summary=False, **self.values
                 )
             num_adjusted = summary.num_residuals // 2
             varied = set(config.variable_points)
             tracks = self.mapper.triangulator
-            with self.report.timed("tracks"):
+            with self.report._timed("tracks"):
                 num_changed += tracks.merge_tracks(self.triangulation, varied)
                 num_changed += tracks.complete_tracks(self.triangulation, varied)
                 num_changed += tracks.complete_image(self.triangulation, image_id)
@@ -551,7 +551,7 @@ class _Mapping:
             self.settings.filter_min_tri_angle,
         )
         manager = self.mapper.observation_manager
-        with self.report.timed("filters"):
+        with self.report._timed("filters"):
             num_changed += manager.filter_points3D_in_images(*limits, images)
             num_changed += manager.filter_points3D(
                 *limits, self.mapper.get_modified_points3D()
@@ -594,7 +594,7 @@ class _Mapping:
     def _refine_globally(self) -> None:
         """Completes and adjusts the whole model until its observations settle."""
         model = self.mapper.reconstruction
-        with self.report.timed("tracks"):
+        with self.report._timed("tracks"):
             self.mapper.complete_and_merge_tracks(self.triangulation)
             self.mapper.retriangulate(self.triangulation)
         for _ in range(self.options.ba_global_max_refinements):
@@ -602,9 +602,9 @@ class _Mapping:
             self._adjust_globally()
             if not self.options.use_prior_position:
                 model.normalize()
-            with self.report.timed("tracks"):
+            with self.report._timed("tracks"):
                 num_changed = self.mapper.complete_and_merge_tracks(self.triangulation)
-            with self.report.timed("filters"):
+            with self.report._timed("filters"):
                 num_changed += self.mapper.filter_points(self.settings)
             if (
                 num_changed
@@ -613,9 +613,9 @@ class _Mapping:
             ):
                 break
         self.mapper.clear_modified_points3D()
-        with self.report.timed("filters"):
+        with self.report._timed("filters"):
             self.mapper.filter_frames(self.settings)
-        self.report.stage("global", model, "global refinement")
+        self.report._stage("global", model, "global refinement")
 
     def _adjust_globally(self) -> None:
         options = self.options.get_global_bundle_adjustment()
@@ -623,13 +623,13 @@ class _Mapping:
             self.options.use_prior_position
             or self.settings.ba_global_ignore_redundant_points3D
         ):
-            with self.report.timed("adjustment by pycolmap"):
+            with self.report._timed("adjustment by pycolmap"):
                 self.mapper.adjust_global_bundle(self.settings, options)
             return
         self.mapper.observation_manager.filter_observations_with_negative_depth()
         config = self._global_config()
         if len(config.images) >= 2:
-            with self.report.timed("global adjustment"):
+            with self.report._timed("global adjustment"):
                 bundle_adjustment(
                     self.mapper.reconstruction,
                     options,
@@ -680,7 +680,7 @@ class _Mapping:
         num_frames = model.num_reg_frames()
         if 0 < frequency <= num_frames - self.state.frames_at_snapshot:
             self.state.frames_at_snapshot = num_frames
-            with self.report.timed("files"):
+            with self.report._timed("files"):
                 folder = os.path.join(
                     self.options.snapshot_path, f"{int(time.time() * 1000):010d}"
                 )
@@ -700,7 +700,7 @@ class _Mapping:
         self.state.num_models = self.models.size() - 1
         self.mapper.end_reconstruction(False)
         folder = os.path.join(self.output_path, "checkpoint")
-        with self.report.timed("files"):
+        with self.report._timed("files"):
             checkpoint.write(folder, self.state, model)
             self.models.delete(self.models.size() - 1)
             self.mapper = self._new_mapper()
@@ -709,7 +709,7 @@ class _Mapping:
         model = self.models.get(self.models.size() - 1)
         self.mapper.begin_reconstruction(model)
         self.mirror = Mirror(model)
-        self.report.note(f"checkpoint with {num_frames} frames")
+        self.report._note(f"checkpoint with {num_frames} frames")
 
     def _resume(self, state: checkpoint.State) -> None:
         self.state = state
@@ -721,7 +721,7 @@ class _Mapping:
         self.frames_at_adjustment = state.frames_at_adjustment
         self.points_at_adjustment = state.points_at_adjustment
         state.is_resumed = True
-        self.report.note(
+        self.report._note(
             f"Resumed from a checkpoint with {state.frames_at_checkpoint} frames."
         )
 

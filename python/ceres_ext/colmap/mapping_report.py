@@ -50,15 +50,23 @@ class MappingReport:
         report.write_html("map.html")
     """
 
+    stages: list[MappingStage]
+    """The steps of growth, in their order."""
+    notes: list[str]
+    """Steps that did not succeed, and checkpoints."""
+    seconds: dict[str, float]
+    """Seconds spent, by kind of work; "other" has the rest."""
+    calls: dict[str, int]
+    """Calls, by kind of work."""
+    num_images: int
+    """Images of the database that may be registered."""
+
     def __init__(self, stream: typing.TextIO | None = None):
-        self.stages: list[MappingStage] = []
-        self.notes: list[str] = []
-        """Steps that did not succeed, and checkpoints."""
-        self.seconds: dict[str, float] = {}
-        """Seconds spent, by what was done; what is not named is in "other"."""
-        self.calls: dict[str, int] = {}
+        self.stages = []
+        self.notes = []
+        self.seconds = {}
+        self.calls = {}
         self.num_images = 0
-        """Images of the database that may be registered."""
         self._stream = stream
         self._start = 0.0
         self._maps: list[dict[str, typing.Any]] = []
@@ -104,7 +112,7 @@ class MappingReport:
 
     # The mapper calls these.
 
-    def begin(self, num_images: int) -> None:
+    def _begin(self, num_images: int) -> None:
         self.stages.clear()
         self.notes.clear()
         self.seconds.clear()
@@ -114,7 +122,7 @@ class MappingReport:
         self._start = time.perf_counter()
 
     @contextlib.contextmanager
-    def timed(self, name: str) -> collections.abc.Iterator[None]:
+    def _timed(self, name: str) -> collections.abc.Iterator[None]:
         """Adds the time of a block to seconds[name]."""
         start = time.perf_counter()
         try:
@@ -124,8 +132,8 @@ class MappingReport:
             self.seconds[name] = self.seconds.get(name, 0.0) + elapsed
             self.calls[name] = self.calls.get(name, 0) + 1
 
-    def stage(self, kind: str, model: typing.Any, text: str) -> None:
-        with self.timed("report"):
+    def _stage(self, kind: str, model: typing.Any, text: str) -> None:
+        with self._timed("report"):
             stage = MappingStage(
                 kind,
                 text,
@@ -143,11 +151,11 @@ class MappingReport:
             )
             self._draw_bar(stage.num_images)
 
-    def note(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         self.notes.append(text)
         self._print(f"{time.perf_counter() - self._start:8.2f} s  {text}")
 
-    def end(self, models: dict[int, typing.Any]) -> None:
+    def _end(self, models: dict[int, typing.Any]) -> None:
         elapsed = time.perf_counter() - self._start
         self.seconds["other"] = elapsed - sum(self.seconds.values())
         self._maps = [_map_of(model) for model in models.values()]
