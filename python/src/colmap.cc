@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Models of COLMAP as views of arrays, and their bundle adjustment.
-// ceres_ext/colmap.py has what users call.
+// The package ceres_ext/colmap has what users call.
 
 #include <cstdint>
 #include <iterator>

@@ -702,7 +702,7 @@ def test_types(tmp_path, monkeypatch):
     errors = [
         line.split(":")[1]
         for line in found.splitlines()
-        if line.startswith(str(script)) or "/colmap.py" in line.split(":")[0]
+        if line.startswith(str(script)) or "/ceres_ext/colmap/" in line.split(":")[0]
     ]
     assert set(errors) == {"7", "8"}, found
 

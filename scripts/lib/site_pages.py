@@ -342,10 +342,12 @@ def function_text(thing, name):
 
 
 def field_docs(module):
-    """The strings after the fields of classes in a source file."""
+    """The strings after the fields of classes in the source files of a module."""
     docs = {}
-    tree = ast.parse(pathlib.Path(module.__file__).read_text())
-    for node in tree.body:
+    path = pathlib.Path(module.__file__)
+    files = sorted(path.parent.glob("*.py")) if path.stem == "__init__" else [path]
+    nodes = [node for file in files for node in ast.parse(file.read_text()).body]
+    for node in nodes:
         if isinstance(node, ast.ClassDef):
             for field, after in zip(node.body, node.body[1:] + [None]):
                 if isinstance(field, ast.AnnAssign):

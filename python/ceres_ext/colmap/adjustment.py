@@ -1,15 +1,5 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""Models of COLMAP, and bundle adjustment in place of pycolmap's.
-
-    reconstruction = pycolmap.Reconstruction("sparse/0")
-    summary = ceres_ext.colmap.bundle_adjustment(reconstruction)
-
-refines the reconstruction as pycolmap.bundle_adjustment does. Without pycolmap:
-
-    model = ceres_ext.colmap.read("sparse/0")
-    ceres_ext.colmap.bundle_adjustment(model, loss_function_type="CAUCHY")
-    ceres_ext.colmap.write(model, "refined")
-"""
+"""Models of COLMAP, and bundle adjustment in place of pycolmap's."""
 
 from __future__ import annotations
 
@@ -17,15 +7,14 @@ import collections.abc
 import functools
 import importlib
 import os
-import tempfile
 import time
 import typing
 
 import numpy
 import numpy.typing
 
-from ._ceres_ext import ColmapModel as Model
-from ._ceres_ext import (
+from .._ceres_ext import ColmapModel as Model
+from .._ceres_ext import (
     IterationSummary,
     SolverOptions,
     Summary,
@@ -37,19 +26,7 @@ from ._ceres_ext import (
     _read_colmap,
     _write_colmap,
 )
-
-__all__ = [
-    "CAMERA_MODELS",
-    "BundleAdjustmentSummary",
-    "Model",
-    "RunawayFocalLength",
-    "RunawayObservation",
-    "bundle_adjustment",
-    "img_from_cam",
-    "intrinsics_bounds",
-    "read",
-    "write",
-]
+from .mirror import Mirror, read_reconstruction, write_cameras_and_poses
 
 CAMERA_MODELS: tuple[str, ...] = tuple(_colmap_camera_models())
 """The names of the camera models that are supported: those of COLMAP 4 without
@@ -76,7 +53,7 @@ _INTRINSICS_FIELDS = [
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._ceres_ext import OptionValues
+    from .._ceres_ext import OptionValues
 
 # COLMAP's defaults of ceres::Solver::Options.
 _SOLVER_DEFAULTS: OptionValues = {
@@ -100,10 +77,6 @@ _LINEAR_SOLVER_FIELDS = {
     "use_explicit_schur_complement",
     "dynamic_sparsity",
 }
-
-
-# Linux has files there in memory.
-_MEMORY_FOLDER = "/dev/shm"
 
 
 def read(folder: str | os.PathLike[str]) -> Model:
@@ -299,7 +272,8 @@ def bundle_adjustment(
     """Refines poses, cameras and points, as pycolmap.bundle_adjustment does.
 
     reconstruction: a pycolmap.Reconstruction or a Model, refined in place. The
-    errors of a Reconstruction's points are updated.
+    errors of a Reconstruction's points are updated. Or a Mirror of a
+    Reconstruction, of which only what config names is read and written.
     options: a pycolmap.BundleAdjustmentOptions, or None for its defaults. Its
     ceres.solver_options apply, except that linear_solver="AUTO" chooses the
     linear solver unless ceres.auto_select_solver_type is False. Its other fields
@@ -339,7 +313,7 @@ def bundle_adjustment(
                                     refine_principal_point=True)
         print(summary.brief_report())
     """
-    if not isinstance(reconstruction, Model) and not hasattr(
+    if not isinstance(reconstruction, (Mirror, Model)) and not hasattr(
         reconstruction, "write_binary"
     ):
         raise TypeError(
@@ -396,14 +370,24 @@ def bundle_adjustment(
 
     start = time.perf_counter()
     num_filtered = 0
+    partly_seen = None
+    mirror = reconstruction if isinstance(reconstruction, Mirror) else None
+    if mirror is not None and config is None:
+        reconstruction = mirror.reconstruction
+        mirror = None
     if isinstance(reconstruction, Model):
         model = reconstruction
+    elif mirror is not None:
+        check_cameras(mirror.reconstruction)
+        model, partly_seen = mirror._read(config)
     else:
-        _check_cameras(reconstruction)
+        check_cameras(reconstruction)
         if config is None:
             num_filtered = _filter_observations(reconstruction)
-        model = _read_reconstruction(reconstruction)
+        model = read_reconstruction(reconstruction)
     selection = _select(model, config)
+    if partly_seen is not None and selection[-1] is not None:
+        selection[-1] = partly_seen | selection[-1]
     read_time = time.perf_counter() - start
     write_time = 0.0
     try:
@@ -413,7 +397,10 @@ def bundle_adjustment(
     finally:
         if model is not reconstruction:
             start = time.perf_counter()
-            _write_back(model, reconstruction)
+            if mirror is not None:
+                mirror._write(model)
+            else:
+                _write_back(model, reconstruction)
             write_time = time.perf_counter() - start
     result = BundleAdjustmentSummary(
         summary,
@@ -503,7 +490,8 @@ def _solver_fields(
     ]
 
 
-def _check_cameras(reconstruction: typing.Any) -> None:
+def check_cameras(reconstruction: typing.Any) -> None:
+    """ValueError if a camera model is not supported."""
     for camera_id, camera in reconstruction.cameras.items():
         if camera.model_name not in CAMERA_MODELS:
             raise ValueError(
@@ -517,28 +505,6 @@ def _filter_observations(reconstruction: typing.Any) -> int:
     pycolmap: typing.Any = importlib.import_module("pycolmap")
     manager = pycolmap.ObservationManager(reconstruction)
     return int(manager.filter_observations_with_negative_depth())
-
-
-def _read_reconstruction(reconstruction: typing.Any) -> Model:
-    """Through files in memory, which pycolmap writes at once: reading part by
-    part takes about 10 times as long."""
-    files = ("rigs", "cameras", "frames", "images", "points3D")
-    descriptors: list[int] = []
-    # A folder in memory is made and removed faster than one on a disk.
-    memory = _MEMORY_FOLDER if os.access(_MEMORY_FOLDER, os.W_OK | os.X_OK) else None
-    with tempfile.TemporaryDirectory(prefix="ceres_ext_", dir=memory) as folder:
-        try:
-            for file in files:
-                descriptors.append(os.memfd_create(file))
-                os.symlink(
-                    f"/proc/self/fd/{descriptors[-1]}",
-                    os.path.join(folder, file + ".bin"),
-                )
-            reconstruction.write_binary(folder)
-            return _read_colmap(folder)
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
 
 
 def _select(model: Model, config: typing.Any) -> list[_Flags | None]:
@@ -604,25 +570,7 @@ def _check_added_points(model: Model, images: _Flags, added: _Flags) -> None:
 
 
 def _write_back(model: Model, reconstruction: typing.Any) -> None:
-    for number, camera_id in enumerate(model.camera_ids.tolist()):
-        params = reconstruction.camera(camera_id).params
-        params[:] = model.camera_params[number, : len(params)]
-    for frame_id, pose in zip(
-        model.frame_ids.tolist(), model.frame_poses, strict=True
-    ):
-        reconstruction.frame(frame_id).rig_from_world.params[:] = pose
-    for rig_id, camera_id, pose in zip(
-        model.sensor_rig_ids.tolist(),
-        model.sensor_camera_ids.tolist(),
-        model.sensor_poses,
-        strict=True,
-    ):
-        if not numpy.isnan(pose[0]):
-            rig = reconstruction.rig(rig_id)
-            sensor = reconstruction.camera(camera_id).sensor_id
-            sensor_from_rig = rig.sensor_from_rig(sensor)
-            sensor_from_rig.params[:] = pose
-            rig.set_sensor_from_rig(sensor, sensor_from_rig)
+    write_cameras_and_poses(model, reconstruction)
     points = reconstruction.points3D
     for point_id, xyz in zip(
         model.point_ids.tolist(), numpy.ascontiguousarray(model.points), strict=True

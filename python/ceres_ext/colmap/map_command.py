@@ -1,0 +1,127 @@
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+"""The command ceres_ext_map."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import typing
+
+from .mapper import incremental_mapping
+from .mapping_report import MappingReport
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ceres_ext_map",
+        description="Maps images as 'colmap mapper' does, from a database with "
+        "features and matches.",
+    )
+    parser.add_argument("--database_path", required=True)
+    parser.add_argument("--image_path", required=True)
+    parser.add_argument("--output_path", required=True)
+    parser.add_argument("--input_path", default="", help="a model that is continued")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue a run that was stopped"
+    )
+    parser.add_argument(
+        "--checkpoint_frames",
+        type=int,
+        default=50,
+        metavar="N",
+        help="registered frames between checkpoints; 0: none (default: 50)",
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="write a page with the map and the times"
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a field of pycolmap.IncrementalPipelineOptions, as "
+        "ba_refine_principal_point=true or mapper.init_min_tri_angle=8",
+    )
+    parser.add_argument("--device", default="AUTO", help="AUTO, HOST or CUDA")
+    parser.add_argument("--num_threads", type=int, default=-1)
+    parser.add_argument("--quiet", action="store_true")
+    return parser
+
+
+def _set_field(options: typing.Any, assignment: str) -> None:
+    path, equals, text = assignment.partition("=")
+    *parents, name = path.split(".")
+    for parent in parents:
+        options = getattr(options, parent, None)
+    if not equals or not hasattr(options, name):
+        raise ValueError(
+            f"--option {assignment}: expected NAME=VALUE with a field of "
+            "pycolmap.IncrementalPipelineOptions"
+        )
+    old = getattr(options, name)
+    try:
+        if isinstance(old, bool):
+            value: object = {"true": True, "1": True, "false": False, "0": False}[
+                text.lower()
+            ]
+        elif isinstance(old, (int, float)):
+            value = type(old)(text)
+        elif isinstance(old, (set, list)):
+            parts = text.split(",") if text else []
+            value = {int(p) for p in parts} if isinstance(old, set) else parts
+        else:
+            value = text
+        setattr(options, name, value)
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"--option {assignment}: expected a value as {old!r}"
+        ) from None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns 0 if there is a model, 1 if not, 2 if something is wrong with the
+    arguments or files, 130 if the user stopped it."""
+    given = _parser().parse_args(arguments)
+    try:
+        pycolmap: typing.Any = importlib.import_module("pycolmap")
+    except ImportError:
+        print(
+            "ceres_ext_map: pycolmap is missing; pip install pycolmap",
+            file=sys.stderr,
+        )
+        return 2
+    pycolmap.logging.minloglevel = 1
+    report = MappingReport(None if given.quiet else sys.stderr)
+    try:
+        options = pycolmap.IncrementalPipelineOptions()
+        options.num_threads = given.num_threads
+        for assignment in given.option:
+            _set_field(options, assignment)
+        models = incremental_mapping(
+            given.database_path,
+            given.image_path,
+            given.output_path,
+            options,
+            given.input_path,
+            mapping_report=report,
+            resume=given.resume,
+            checkpoint_frames=given.checkpoint_frames,
+            device=given.device,
+        )
+        if given.html:
+            report.write_html(given.html)
+    except (ImportError, OSError, TypeError, ValueError) as error:
+        print(f"ceres_ext_map: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("ceres_ext_map: stopped; --resume continues", file=sys.stderr)
+        return 130
+    print(report.summary())
+    for index, model in models.items():
+        print(
+            f"model {index}: {model.num_reg_images()} images, "
+            f"{model.num_points3D()} points, "
+            f"{model.compute_mean_reprojection_error():.4f} px"
+        )
+    return 0 if models else 1

@@ -1,0 +1,475 @@
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+"""ceres_ext.colmap.incremental_mapping against pycolmap's, on its own data sets."""
+
+import io
+import json
+import os
+import pathlib
+import re
+import sqlite3
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+from ceres_ext import colmap
+
+pycolmap = pytest.importorskip("pycolmap")
+if not hasattr(pycolmap, "IncrementalPipelineStatus"):
+    pytest.skip("an older pycolmap", allow_module_level=True)
+
+# pycolmap's error depends on its rounding, which depends on its threads.
+ERROR_TOLERANCE = 1e-3  # pixels
+FILES = ["cameras.bin", "frames.bin", "images.bin", "points3D.bin", "rigs.bin"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quiet():
+    pycolmap.logging.minloglevel = 2
+
+
+def synthesize(path, num_images=12, is_shared=True, num_scenes=1, **fields):
+    """A database of pycolmap's generator with noise of half a pixel. Images share
+    a camera or have their own. Scenes are not connected."""
+    pycolmap.set_random_seed(3)
+    options = pycolmap.SyntheticDatasetOptions()
+    options.num_rigs = 1 if is_shared else num_images
+    options.num_frames_per_rig = num_images if is_shared else 1
+    options.num_points3D = 250
+    options.inlier_match_ratio = 0.9
+    for name, value in fields.items():
+        setattr(options, name, value)
+    noise = pycolmap.SyntheticNoiseOptions()
+    noise.point2D_stddev = 0.5
+    database = pycolmap.Database.open(path)
+    for _ in range(num_scenes):
+        model = pycolmap.synthesize_dataset(options, database)
+        pycolmap.synthesize_noise(noise, model, database)
+    database.close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    return synthesize(tmp_path_factory.mktemp("shared") / "database.db")
+
+
+@pytest.fixture(scope="session")
+def ours(shared, tmp_path_factory):
+    """The folder of a map without interruptions, with its report."""
+    folder = tmp_path_factory.mktemp("ours")
+    report = colmap.MappingReport()
+    models = mapped(shared, folder, mapping_report=report, checkpoint_frames=4)
+    return folder, models, report
+
+
+def make_options(**fields):
+    options = pycolmap.IncrementalPipelineOptions()
+    options.num_threads = 2
+    options.random_seed = 0
+    options.extract_colors = False
+    for name, value in fields.items():
+        setattr(options, name, value)
+    return options
+
+
+def mapped(database, output, fields=None, **arguments):
+    options = make_options(**(fields or {}))
+    return colmap.incremental_mapping(
+        database, database.parent, output, options, device="HOST", **arguments
+    )
+
+
+def mapped_by_pycolmap(database, output, **fields):
+    output.mkdir()
+    return pycolmap.incremental_mapping(
+        database, database.parent, output, make_options(**fields)
+    )
+
+
+def bits(folder):
+    return [(folder / name).read_bytes() for name in FILES]
+
+
+def assert_as_good(models, others):
+    assert len(models) == len(others)
+    for index, other in others.items():
+        model = models[index]
+        assert model.num_reg_images() >= other.num_reg_images()
+        assert (
+            model.compute_mean_reprojection_error()
+            <= other.compute_mean_reprojection_error() + ERROR_TOLERANCE
+        )
+        assert model.compute_num_observations() >= (
+            0.999 * other.compute_num_observations()
+        )
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+@pytest.mark.parametrize("max_points2d", [0, 10**6])
+def test_a_map_is_as_good_as_pycolmaps(
+    max_points2d, is_shared, tmp_path, monkeypatch
+):
+    # Parts of the model are read, or small models as a whole.
+    monkeypatch.setattr("ceres_ext.colmap.mirror._MAX_POINTS2D_OF_WHOLE", max_points2d)
+    database = synthesize(tmp_path / "database.db", 30, is_shared)
+    calls = []
+    models = mapped(
+        database,
+        tmp_path / "ours",
+        initial_image_pair_callback=lambda: calls.append("pair"),
+        next_image_callback=lambda: calls.append("next"),
+    )
+    assert models[0].num_reg_images() == 30
+    assert calls == ["pair"] + 28 * ["next"]
+    assert_as_good(models, mapped_by_pycolmap(database, tmp_path / "theirs"))
+    assert bits(tmp_path / "ours" / "0")
+    written = pycolmap.Reconstruction(tmp_path / "ours" / "0")
+    assert written.num_points3D() == models[0].num_points3D()
+
+
+@pytest.mark.parametrize("max_points2d", [0, 10**6])
+def test_rigs(max_points2d, tmp_path, monkeypatch):
+    monkeypatch.setattr("ceres_ext.colmap.mirror._MAX_POINTS2D_OF_WHOLE", max_points2d)
+    database = synthesize(
+        tmp_path / "database.db", 8, num_cameras_per_rig=2, num_points3D=200
+    )
+    models = mapped(database, tmp_path / "ours")
+    assert models[0].num_reg_images() == 16
+    assert_as_good(models, mapped_by_pycolmap(database, tmp_path / "theirs"))
+
+
+@pytest.mark.parametrize("name", ["use_prior_position", "redundant"])
+def test_global_adjustments_by_pycolmap(name, tmp_path):
+    database = synthesize(tmp_path / "database.db", prior_position=True)
+    fields = {"use_prior_position": name == "use_prior_position"}
+    fields["mapper"] = pycolmap.IncrementalMapperOptions()
+    fields["mapper"].ba_global_ignore_redundant_points3D = name == "redundant"
+    report = colmap.MappingReport()
+    models = mapped(database, tmp_path / "ours", fields, mapping_report=report)
+    assert "global adjustment" not in report.calls
+    assert report.calls["adjustment by pycolmap"] > 2
+    assert models[0].num_reg_images() == 12
+    assert_as_good(models, mapped_by_pycolmap(database, tmp_path / "theirs", **fields))
+
+
+def test_a_given_pair(shared, tmp_path):
+    fields = {"init_image_id1": 2, "init_image_id2": 9}
+    report = colmap.MappingReport()
+    models = mapped(shared, tmp_path / "map", fields, mapping_report=report)
+    assert report.stages[0].text == "images 2 and 9"
+    assert models[0].num_reg_images() == 12
+    fields["init_image_id2"] = 99
+    assert mapped(shared, tmp_path / "none", fields) == {}
+
+
+def test_several_models(tmp_path):
+    database = synthesize(tmp_path / "database.db", 10, num_scenes=2)
+    models = mapped(database, tmp_path / "ours", {"min_model_size": 5})
+    assert [model.num_reg_images() for model in models.values()] == [10, 10]
+    others = mapped_by_pycolmap(database, tmp_path / "theirs", min_model_size=5)
+    assert len(others) == 2
+    assert sorted(os.listdir(tmp_path / "ours")) == ["0", "1"]
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_a_model_is_continued(is_fixed, shared, ours, tmp_path):
+    folder, _, _ = ours
+    part = pycolmap.Reconstruction(folder / "0")
+    for frame_id in part.reg_frame_ids()[6:]:
+        part.deregister_frame(frame_id)
+    (tmp_path / "part").mkdir()
+    part.write(tmp_path / "part")
+    models = mapped(
+        shared,
+        tmp_path / "whole",
+        {"fix_existing_frames": is_fixed},
+        input_path=tmp_path / "part",
+    )
+    assert list(models) == [0]
+    if is_fixed:
+        for image_id in part.reg_image_ids():
+            assert models[0].image(image_id).projection_center() == pytest.approx(
+                part.image(image_id).projection_center(), abs=1e-9
+            )
+    assert models[0].num_reg_images() == 12
+    assert (tmp_path / "whole" / "images.bin").exists()
+
+
+def run(script, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+COMMAND = "import sys; from ceres_ext.colmap.map_command import main; sys.exit(main())"
+
+
+def test_the_command_has_the_same_bits_with_one_thread(shared, ours, tmp_path):
+    folder, models, _ = ours
+    done = run(
+        COMMAND,
+        f"--database_path={shared}",
+        f"--image_path={shared.parent}",
+        f"--output_path={tmp_path / 'map'}",
+        f"--html={tmp_path / 'map.html'}",
+        "--device=HOST",
+        "--num_threads=1",
+        "--checkpoint_frames=4",
+        "--option=extract_colors=false",
+    )
+    assert done.returncode == 0, done.stderr
+    assert bits(tmp_path / "map" / "0") == bits(folder / "0")
+    assert re.search(r"model 0: 12 images, \d+ points, 0\.\d+ px", done.stdout)
+    assert "local adjustment" in done.stdout
+    assert "image " in done.stderr
+    assert "global refinement" in done.stderr
+    page = (tmp_path / "map.html").read_text()
+    assert not re.search("https?:|src=|href=", page)
+    data = json.loads(re.search("const data = (.*);\n", page).group(1))
+    assert len(data["maps"][0]["images"]) == 12
+    assert len(data["maps"][0]["points"]) == models[0].num_points3D()
+    assert data["stages"][-1]["num_images"] == 12
+
+
+KILLED = """
+import os, pathlib, sys
+import pycolmap
+from ceres_ext import colmap
+
+pycolmap.logging.minloglevel = 2
+database, output = map(pathlib.Path, sys.argv[1:])
+options = pycolmap.IncrementalPipelineOptions()
+options.extract_colors = False
+calls = []
+
+def count():
+    calls.append(0)
+    if len(calls) == 6:  # Images 3 to 8; the last checkpoint has 4.
+        os._exit(9)
+
+colmap.incremental_mapping(
+    database, database.parent, output, options, next_image_callback=count,
+    checkpoint_frames=4, device="HOST",
+)
+"""
+
+
+def test_a_run_that_was_killed_is_resumed_with_the_same_bits(shared, ours, tmp_path):
+    folder, _, _ = ours
+    output = tmp_path / "map"
+    assert run(KILLED, shared, output).returncode == 9
+    assert (output / "checkpoint" / "state.json").exists()
+    with pytest.raises(ValueError, match="have changed since this checkpoint"):
+        mapped(
+            shared,
+            output,
+            {"ba_local_max_refinements": 1},
+            resume=True,
+            checkpoint_frames=4,
+        )
+    report = colmap.MappingReport()
+    mapped(shared, output, resume=True, checkpoint_frames=4, mapping_report=report)
+    assert "Resumed from a checkpoint with" in report.notes[0]
+    assert report.stages[0].num_images > 2
+    assert bits(output / "0") == bits(folder / "0")
+    assert not (output / "checkpoint").exists()
+
+
+def test_a_run_is_stopped(shared, tmp_path):
+    token = pycolmap.CancellationToken()
+    calls = []
+
+    def stop():
+        calls.append(0)
+        if len(calls) == 3:
+            token.cancel()
+
+    models = mapped(
+        shared, tmp_path / "map", next_image_callback=stop, cancellation_token=token
+    )
+    assert models[0].num_reg_images() == 5
+    assert (tmp_path / "map" / "0" / "images.bin").exists()
+
+
+def test_the_report(ours):
+    _, models, report = ours
+    assert report.num_images == 12
+    assert [s.num_images for s in report.stages if s.kind == "image"] == list(
+        range(3, 13)
+    )
+    assert report.stages[-1].kind == "model"
+    assert report.stages[-1].error == models[0].compute_mean_reprojection_error()
+    assert 0 < report.optimization_seconds < sum(report.seconds.values())
+    assert report.calls["local adjustment"] >= 10
+    assert "checkpoint with 8 frames" in report.notes
+
+
+def test_lines_of_the_report(shared, tmp_path):
+    stream = io.StringIO()
+    options = {"max_runtime_seconds": -1}
+    report = colmap.MappingReport(stream)
+    mapped(shared, tmp_path / "map", options, mapping_report=report)
+    lines = stream.getvalue().splitlines()
+    assert all(re.match(r" *\d+\.\d\d s  ", line) for line in lines)
+    assert "initial pair" not in lines[-1]
+    assert "model 0 is complete: 12 images" in lines[-1]
+
+
+def make_database(path, statements):
+    with sqlite3.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"", "found an empty file"),
+        (b"not a database" * 100, "found another or a damaged file"),
+        (None, "found one without the table cameras"),
+    ],
+)
+def test_a_database_of_another_kind(content, message, tmp_path):
+    path = tmp_path / "database.db"
+    if content is None:
+        make_database(path, ["CREATE TABLE words (word TEXT)"])
+    else:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        mapped(path, tmp_path / "map")
+    done = run(
+        COMMAND,
+        f"--database_path={path}",
+        f"--image_path={tmp_path}",
+        f"--output_path={tmp_path / 'map'}",
+    )
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_database_that_is_cut_off(shared, tmp_path):
+    path = tmp_path / "database.db"
+    path.write_bytes(shared.read_bytes()[: shared.stat().st_size // 2])
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        mapped(path, tmp_path / "map")
+
+
+def test_a_database_without_matches(tmp_path):
+    path = tmp_path / "database.db"
+    pycolmap.Database.open(path).close()
+    with pytest.raises(ValueError, match="verified matches, found none"):
+        mapped(path, tmp_path / "map")
+
+
+def test_wrong_arguments(shared, tmp_path):
+    with pytest.raises(FileNotFoundError, match="database_path: expected a file"):
+        mapped(tmp_path / "none.db", tmp_path / "map")
+    with pytest.raises(FileNotFoundError, match="image_path: expected a folder"):
+        colmap.incremental_mapping(shared, tmp_path / "none", tmp_path / "map")
+    with pytest.raises(TypeError, match="options: expected"):
+        colmap.incremental_mapping(shared, tmp_path, tmp_path / "map", [])
+    with pytest.raises((AttributeError, TypeError), match="devise"):
+        mapped(shared, tmp_path / "map", devise="HOST")
+    with pytest.raises(ValueError, match="pose priors, found none"):
+        mapped(shared, tmp_path / "map", {"use_prior_position": True})
+    done = run(
+        COMMAND,
+        f"--database_path={shared}",
+        f"--image_path={tmp_path}",
+        f"--output_path={tmp_path / 'map'}",
+        "--option=mapper.init_min_tri_angel=8",
+    )
+    assert done.returncode == 2
+    assert "--option mapper.init_min_tri_angel=8: expected NAME=VALUE" in done.stderr
+
+
+def test_an_older_pycolmap(shared, tmp_path, monkeypatch):
+    monkeypatch.delattr(pycolmap, "IncrementalPipelineStatus")
+    with pytest.raises(ImportError, match="expected version 4.2 or newer, found"):
+        mapped(shared, tmp_path / "map")
+
+
+def local_config(model, size=4):
+    """Some images, and a point that another image sees too."""
+    config = pycolmap.BundleAdjustmentConfig()
+    config.fix_gauge(pycolmap.BundleAdjustmentGauge.THREE_POINTS)
+    images = sorted(model.reg_image_ids())[:size]
+    for image_id in images:
+        config.add_image(image_id)
+    for camera_id in model.cameras:
+        config.set_constant_cam_intrinsics(camera_id)
+    for point_id in sorted(model.point3D_ids())[::5]:
+        config.add_variable_point(point_id)
+    return config, images
+
+
+@pytest.mark.parametrize("max_points2d", [0, 10**6])
+def test_a_mirror_adjusts_as_the_whole_does(max_points2d, ours, monkeypatch):
+    monkeypatch.setattr("ceres_ext.colmap.mirror._MAX_POINTS2D_OF_WHOLE", max_points2d)
+    folder, _, _ = ours
+    whole, part = (pycolmap.Reconstruction(folder / "0") for _ in range(2))
+    start = pycolmap.Reconstruction(folder / "0")
+    rng = numpy.random.default_rng(0)
+    config, images = local_config(whole)
+    for image_id in images:
+        change = rng.normal(size=3) * 1e-2
+        for model in (whole, part):
+            frame = model.frame(model.image(image_id).frame_id)
+            frame.rig_from_world.translation += change
+    options = pycolmap.BundleAdjustmentOptions()
+    given = {"print_summary": False, "device": "HOST", "num_threads": 1}
+    mirror = colmap.Mirror(part)
+    summaries = [
+        colmap.bundle_adjustment(model, options, config, **given)
+        for model in (whole, mirror)
+    ]
+    assert summaries[1].num_residuals == summaries[0].num_residuals
+    assert summaries[1].solve.initial_cost == pytest.approx(
+        summaries[0].solve.initial_cost, rel=1e-12
+    )
+    # Sums have another order: the ends differ by the tolerance of the solve.
+    assert summaries[1].solve.final_cost == pytest.approx(
+        summaries[0].solve.final_cost, rel=1e-6
+    )
+    for image_id in images:
+        assert part.image(image_id).cam_from_world().matrix() == pytest.approx(
+            whole.image(image_id).cam_from_world().matrix(), abs=1e-4
+        )
+    varied = set(config.variable_points)
+    moved = 0
+    for point_id, point in part.points3D.items():
+        other = whole.point3D(point_id)
+        assert point.xyz == pytest.approx(other.xyz, abs=1e-3)
+        is_same = (point.xyz == start.point3D(point_id).xyz).all()
+        moved += not is_same
+        assert is_same or point_id in varied
+    # Three are constant for the gauge.
+    assert len(varied) - 3 <= moved <= len(varied)
+    for image_id in set(part.reg_image_ids()) - set(images):
+        assert (
+            part.image(image_id).cam_from_world().matrix()
+            == start.image(image_id).cam_from_world().matrix()
+        ).all()
+
+
+def test_a_mirror_without_a_config_adjusts_the_whole(ours):
+    folder, _, _ = ours
+    whole, part = (pycolmap.Reconstruction(folder / "0") for _ in range(2))
+    given = {"print_summary": False, "device": "HOST"}
+    colmap.bundle_adjustment(whole, **given)
+    colmap.bundle_adjustment(colmap.Mirror(part), **given)
+    assert all(
+        (part.point3D(i).xyz == whole.point3D(i).xyz).all() for i in whole.point3D_ids()
+    )
+
+
+def test_the_module_of_the_package_is_the_one_that_is_tested():
+    assert pathlib.Path(colmap.__file__).name == "__init__.py"

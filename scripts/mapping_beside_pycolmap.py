@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+"""ceres_ext.colmap.incremental_mapping beside pycolmap's, in one process.
+
+  scripts/mapping_beside_pycolmap.py FOLDER DEVICE THREADS IMAGES|MODEL...
+
+FOLDER keeps the databases. IMAGES: pycolmap generates so many images and 60 points for
+each, seen by the 3 to 12 images nearest to it, noise of half a pixel, 10 % wrong
+matches, with one camera and with own cameras of known focal length. MODEL: the folder
+of a model of COLMAP, whose tracks become matches. Lines of JSON, one for each database
+and mapper: seconds in all and in adjustments, calls, images, points, observations, mean
+error. "pycolmap" is its own function; "steps" is this package's mapper with pycolmap's
+adjuster, whose seconds in adjustments compare. Needs pycolmap.
+"""
+
+import collections
+import functools
+import itertools
+import json
+import pathlib
+import sys
+import tempfile
+import time
+
+import numpy
+import pycolmap
+
+from ceres_ext import colmap
+from ceres_ext.colmap import mapper
+
+POINTS_PER_IMAGE = 60
+
+
+def generate(path, num_images, is_shared):
+    pycolmap.set_random_seed(1)
+    options = pycolmap.SyntheticDatasetOptions()
+    options.num_rigs = 1 if is_shared else num_images
+    options.num_frames_per_rig = num_images if is_shared else 1
+    options.num_points3D = POINTS_PER_IMAGE * num_images
+    options.camera_has_prior_focal_length = not is_shared
+    options.inlier_match_ratio = 0.9
+    noise = pycolmap.SyntheticNoiseOptions()
+    noise.point2D_stddev = 0.5
+    database = pycolmap.Database.open(path)
+    model = pycolmap.synthesize_dataset(options, database)
+    sees = visible(model)
+    pycolmap.synthesize_noise(noise, model, database)
+    pairs, geometries = database.read_two_view_geometries()
+    database.clear_two_view_geometries()
+    for pair, geometry in zip(pairs, geometries, strict=True):
+        first, second = pycolmap.pair_id_to_image_pair(pair)
+        matches = numpy.asarray(geometry.inlier_matches)
+        both = sees[first][matches[:, 0]] & sees[second][matches[:, 1]]
+        geometry.inlier_matches = matches[both]
+        database.write_two_view_geometry(first, second, geometry)
+    database.close()
+
+
+def make_from_model(path, folder):
+    model = pycolmap.Reconstruction(folder)
+    database = pycolmap.Database.open(path)
+    for camera in model.cameras.values():
+        database.write_camera(camera, use_camera_id=True)
+    for rig in model.rigs.values():
+        database.write_rig(rig, use_rig_id=True)
+    for frame in model.frames.values():
+        database.write_frame(frame, use_frame_id=True)
+    for image_id, image in sorted(model.images.items()):
+        database.write_image(image, use_image_id=True)
+        pixels = numpy.array([point.xy for point in image.points2D], numpy.float32)
+        database.write_keypoints(image_id, pixels.reshape(-1, 2))
+    matches = collections.defaultdict(list)
+    for point in model.points3D.values():
+        seen = sorted((e.image_id, e.point2D_idx) for e in point.track.elements)
+        for (i, k), (j, m) in itertools.combinations(seen, 2):
+            if i != j:
+                matches[i, j].append((k, m))
+    for (i, j), pairs in matches.items():
+        geometry = pycolmap.TwoViewGeometry()
+        geometry.config = pycolmap.TwoViewGeometryConfiguration.UNCALIBRATED
+        geometry.inlier_matches = numpy.array(pairs, numpy.uint32)
+        database.write_two_view_geometry(i, j, geometry)
+    database.close()
+
+
+def visible(model):
+    """By image: flags of its 2D points that other images may match."""
+    images = sorted(model.images)
+    centers = numpy.array([model.image(i).projection_center() for i in images])
+    ids = sorted(model.point3D_ids())
+    points = numpy.array([model.point3D(i).xyz for i in ids])
+    rank = numpy.argsort(numpy.argsort(-points @ centers.T, axis=1), axis=1)
+    rng = numpy.random.default_rng(1)
+    near = rank < rng.integers(3, 13, size=len(ids))[:, None]
+    number = {point_id: k for k, point_id in enumerate(ids)}
+    return {
+        image_id: numpy.array(
+            [
+                point.has_point3D() and near[number[point.point3D_id], k]
+                for point in model.image(image_id).points2D
+            ]
+        )
+        for k, image_id in enumerate(images)
+    }
+
+
+def adjust_by_pycolmap(model, options, config, **_):
+    if isinstance(model, colmap.Mirror):
+        model = model.reconstruction
+    return pycolmap.create_default_bundle_adjuster(options, config, model).solve()
+
+
+def run(name, database, device, threads):
+    options = pycolmap.IncrementalPipelineOptions()
+    options.num_threads = threads
+    options.random_seed = 0
+    options.extract_colors = False
+    report = colmap.MappingReport()
+    adjust = mapper.bundle_adjustment
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = [database, folder, folder, options]
+        start = time.perf_counter()
+        if name == "pycolmap":
+            models = pycolmap.incremental_mapping(*arguments)
+        else:
+            if name == "steps":
+                mapper.bundle_adjustment = adjust_by_pycolmap
+            models = colmap.incremental_mapping(
+                *arguments, mapping_report=report, device=device
+            )
+            mapper.bundle_adjustment = adjust
+        seconds = time.perf_counter() - start
+    errors = [model.compute_mean_reprojection_error() for model in models.values()]
+    result = {
+        "database": database.stem,
+        "mapper": name,
+        "seconds": round(seconds, 3),
+        "images": [m.num_reg_images() for m in models.values()],
+        "points": [m.num_points3D() for m in models.values()],
+        "observations": [m.compute_num_observations() for m in models.values()],
+        "error": [round(error, 6) for error in errors],
+    }
+    for kind in ("local adjustment", "global adjustment"):
+        if kind in report.seconds:
+            result[kind] = [round(report.seconds[kind], 3), report.calls[kind]]
+    print(json.dumps(result), flush=True)
+
+
+def main():
+    folder, device, threads, *counts = sys.argv[1:]
+    pycolmap.logging.minloglevel = 2
+    for count in counts:
+        makers = {}
+        if count.isdigit():
+            for cameras in ("shared", "own"):
+                makers[f"{count}_{cameras}"] = functools.partial(
+                    generate, num_images=int(count), is_shared=cameras == "shared"
+                )
+        else:
+            makers[pathlib.Path(count).name] = functools.partial(
+                make_from_model, folder=count
+            )
+        for name, make in makers.items():
+            path = pathlib.Path(folder) / f"{name}.db"
+            if not path.exists():
+                make(path)
+            for mapper_name in ("ceres_ext", "pycolmap", "steps", "ceres_ext"):
+                run(mapper_name, path, device, int(threads))
+
+
+if __name__ == "__main__":
+    main()
