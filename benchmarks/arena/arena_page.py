@@ -45,8 +45,8 @@ class Cell:
     a failed run has none."""
     if not self.counts:
       return math.inf
-    return statistics.median(next((s for s, at, _ in run['stamps'] if at <= cost),
-                                  math.inf) for run in self.solved)
+    return statistics.median(min((s for s, at, _ in run['stamps'] if at <= cost),
+                                 default=math.inf) for run in self.solved)
 
   def column(self, name):
     values = [run['columns'][name] for run in self.solved if name in run['columns']]

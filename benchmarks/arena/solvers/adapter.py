@@ -10,7 +10,7 @@ import time
 
 class Job:
   """A problem to solve once. Fields, from the arena: kind, problem, setting,
-  iterations, threads, seconds, states, folder, work, programs, sources."""
+  iterations, threads, seconds, states, folder, work, programs."""
 
   def __init__(self, path):
     with open(path, encoding='utf-8') as file:
@@ -38,11 +38,18 @@ class Job:
   def seconds_left(self):
     return self.seconds - (time.perf_counter() - self._begin - self._waited)
 
+  def looks_at(self, iteration):
+    """True if a solve that ends at this iteration should show its state."""
+    count = 1
+    while count < iteration:
+      count = max(count + 1, count * 4 // 3)
+    return count == iteration and self.seconds_left() > 0
+
   def stamp(self, state=None, cost=None, seconds=None):
     """The solver has this state now, or had it at these seconds: (cameras, points)
-    of BAL, or a file or folder. cost: the solver's own. The clock stands still."""
-    now = time.perf_counter()
-    if seconds is None:
+    of BAL, or a file or folder. cost: the solver's own. Writing stops the clock."""
+    now, seconds_are_now = time.perf_counter(), seconds is None
+    if seconds_are_now:
       seconds = now - self._begin - self._waited
     if isinstance(state, tuple):
       import numpy  # pylint: disable=import-outside-toplevel
@@ -51,21 +58,13 @@ class Job:
                            for name, array in zip(('cameras', 'points'), state)})
       state = path
     self.stamps.append({'seconds': seconds, 'cost': cost, 'state': state})
-    if self._begin is not None:
+    if seconds_are_now:
       self._waited += time.perf_counter() - now
 
   def write(self):
     with open(os.path.join(self.folder, 'result.json'), 'w', encoding='utf-8') as file:
       json.dump({'columns': self.columns, 'stamps': self.stamps,
                  'initial_cost': self.initial_cost, 'message': self.message}, file)
-
-
-def iterations_to_see(most):
-  """Numbers of iterations after which a solver without stamps is looked at."""
-  count = 1
-  while count < most:
-    yield count
-    count = max(count + 1, count * 4 // 3)
 
 
 def solve_by_program(job, flags):
@@ -92,6 +91,7 @@ def solve_by_program(job, flags):
     with open(report, encoding='utf-8') as file:
       return json.load(file), path
 
+  job.begin()
   report, last = run(job.iterations, 'last')
   if not report['summary']['is_solution_usable']:
     raise RuntimeError(report['summary']['message'])
@@ -105,10 +105,9 @@ def solve_by_program(job, flags):
   job.initial_cost = report['summary']['initial_cost']
   job.message = report['summary']['message']
   steps = [step for step in report['iterations'] if step['step_is_successful']]
-  looked_at = set(iterations_to_see(len(report['iterations']))) if job.states else set()
   for step in steps:
     state, number = (last if step is steps[-1] else None), step['iteration']
-    if state is None and number in looked_at:
+    if state is None and number > 0 and job.states and job.looks_at(number):
       state = run(number, f'state{number}')[1]
     job.stamp(state, step['cost'], step['cumulative_time_in_seconds'] - cuda)
 

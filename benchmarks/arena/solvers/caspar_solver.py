@@ -4,9 +4,10 @@ example of BAL. Preparing generates and compiles its solver, which requires nvcc
 CMake. Its reports begin after its transfers; states between are solves of their own,
 which begin at the start again."""
 import os
+import subprocess
 import sys
 
-from adapter import iterations_to_see, main
+from adapter import main
 
 
 def library(job):
@@ -57,6 +58,10 @@ def prepare(job):
   caslib.generate(Path(folder(job)))
   os.environ['CMAKE_PREFIX_PATH'] = os.path.join(
       __import__('pybind11').__path__[0], 'share', 'cmake', 'pybind11')
+  # compile() cannot say which Python to build for, and CMake takes the first it finds.
+  subprocess.run(['cmake', '-S', folder(job), '-B', os.path.join(folder(job), 'build'),
+                  '-DCMAKE_BUILD_TYPE=Release', '-DPYTHON_EXECUTABLE=' + sys.executable],
+                 check=True)
   caslib.compile(Path(folder(job)), cuda_arch=job.setting.get('cuda_arch'),
                  jobs=job.threads)
 
@@ -112,18 +117,17 @@ def solve(job):
       solver.finish_indices()
     return solver, solver.solve(verbose_logging=True)
 
+  job.begin()
   solver, result = run(job.iterations)
   columns = dict(job.columns)
   job.initial_cost, job.message = result.initial_score, str(result.exit_reason)
   last = state(solver)
   del solver
-  best = float('inf')
-  looked_at = set(iterations_to_see(len(result.iterations))) if job.states else set()
-  steps = [step for step in result.iterations]
+  best, steps = float('inf'), list(result.iterations)
   for k, step in enumerate(steps, 1):
     if step.score_best < best and k < len(steps):
-      job.stamp(state(run(k)[0]) if k in looked_at else None, step.score_best,
-                step.dt_tot)
+      job.stamp(state(run(k)[0]) if job.states and job.looks_at(k) else None,
+                step.score_best, step.dt_tot)
     best = min(best, step.score_best)
   job.stamp(last, result.final_score, result.runtime)
   job.columns = columns

@@ -2,7 +2,7 @@
 """jaxls on JAX, in double. The packages of PyPI named jaxls are another project;
 almond-jaxls is a fork of it. The gradient test, with a tolerance that is always met,
 ends a solve at any iteration without compiling it again."""
-from adapter import iterations_to_see, main
+from adapter import main
 
 ALWAYS, NEVER = 1e300, 0.0
 
@@ -67,9 +67,7 @@ def solve(job):
   job.initial_cost = float(summary.cost_history[0])
   steps = int(summary.iterations)
   job.begin()
-  for k in iterations_to_see(steps):
-    if job.seconds_left() < seconds:
-      break
+  for k in filter(job.looks_at, range(1, steps)):
     state, _, at = run(k)
     job.stamp(state, None, at)
   job.stamp(last, float(summary.cost_history[max(steps - 1, 0)]) if steps < job.iterations
@@ -84,8 +82,8 @@ main({'name': 'jaxls',
       'packages_with_needs': ['jax[cuda13]==0.11.2'], 'kinds': ['bal'],
       'settings': {
           'default': {'device': 'cuda', 'linear_solver': 'conjugate_gradient',
-                      'cost_tolerance': 1e-5},
+                      'cost_tolerance': 1e-5, 'most_observations': 6000000},
           'best': {'device': 'cuda', 'linear_solver': 'conjugate_gradient',
-                   'cost_tolerance': 1e-8},
+                   'cost_tolerance': 1e-8, 'most_observations': 6000000},
           'host': {'device': 'host', 'linear_solver': 'conjugate_gradient',
                    'cost_tolerance': 1e-5, 'most_observations': 700000}}}, solve)

@@ -4,7 +4,7 @@ RADIAL cameras that look along +z: y and z change their sign, which keeps the
 objective. Its summary has no iterations, so each state is a solve that ends there."""
 import os
 
-from adapter import iterations_to_see, main
+from adapter import main
 
 FLIP = (1.0, -1.0, -1.0)
 
@@ -81,11 +81,12 @@ def solve(job):
     summary = adjuster.solve().ceres_summary
     return refined, summary
 
+  job.begin()
   refined, last = run(job.iterations)
   set_up = job.columns['set_up']
   job.initial_cost, job.message = last.initial_cost, last.BriefReport()
   steps = last.num_successful_steps + last.num_unsuccessful_steps
-  for k in [*iterations_to_see(steps - 1), None]:
+  for k in [*filter(job.looks_at, range(1, steps)), None]:
     state, summary = run(k) if k else (refined, last)
     path = state = bal_of_model(state) if job.kind == 'bal' else state
     if job.kind == 'colmap':
