@@ -73,6 +73,22 @@ def solve(program, flags, log=subprocess.DEVNULL, timeout=None):
       return json.load(file), ''
 
 
+def models(data):
+  """(name, program, flag of the input) of the BAL files and COLMAP models that
+  the folders, separated by commas, hold."""
+  for path in sorted(os.path.join(folder, name)
+                     for folder in data.split(',') if folder
+                     for name in os.listdir(folder)):
+    name = os.path.basename(path)
+    if name.endswith('.txt.bz2') or name.endswith('.txt.gz'):
+      yield name.split('.')[0], 'bundle_adjuster', '--input=' + path
+      continue
+    for folder in (path, os.path.join(path, 'local')):
+      if any(os.path.exists(os.path.join(folder, 'cameras' + kind))
+             for kind in ('.bin', '.txt')):
+        yield name, 'colmap_adjuster', '--input_path=' + folder
+
+
 def write(path, record):
   with open(path, 'w', encoding='utf-8') as file:
     json.dump(record, file, indent=1)
