@@ -3,6 +3,7 @@
 #include "ceres_ext/session/known_facts.h"
 
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "ceres_ext/base/machines.h"
@@ -27,51 +28,139 @@ bool HasContext(int cuda_device) {
 
 double NumPairs(double n) { return 0.5 * n * (n + 1.0); }
 
-// Couplings of general rows; a row without an eliminated block has one.
+// Rows of an eliminated block above which it matters how many of them have the
+// same other block.
+constexpr int32_t kLongBlock = 64;
+
+// For each eliminated block of more than kLongBlock rows its pairs of other
+// blocks, each with itself included, in place of pairs of rows; summed. If its
+// rows have several other blocks, as many as a row has in the mean count as
+// one. num_rows, num_cells: for each eliminated block, its rows and the other
+// blocks in these. for_each_cell(fn) calls fn(eliminated block, other block)
+// for each.
+template <typename ForEachCell>
+double NumPairsOfLongBlocks(const std::vector<int32_t>& num_rows,
+                            const std::vector<int32_t>& num_cells,
+                            const ForEachCell& for_each_cell) {
+  // The other blocks of long blocks, by block.
+  std::vector<int64_t> begin;
+  std::vector<double> cells_of_row;
+  std::vector<int32_t> long_block(num_rows.size(), -1);
+  int64_t end = 0;
+  for (size_t e = 0; e < num_rows.size(); ++e) {
+    if (num_rows[e] > kLongBlock) {
+      long_block[e] = static_cast<int32_t>(begin.size());
+      begin.push_back(end);
+      cells_of_row.push_back(static_cast<double>(num_cells[e]) / num_rows[e]);
+      end += num_cells[e];
+    }
+  }
+  if (begin.empty()) {
+    return 0.0;
+  }
+  std::vector<int32_t> other(static_cast<size_t>(end));
+  std::vector<int64_t> next = begin;
+  int32_t num_others = 0;
+  for_each_cell([&](int32_t eliminated, int32_t other_block) {
+    const int32_t e = long_block[eliminated];
+    if (e >= 0) {
+      num_others = std::max(num_others, other_block + 1);
+      other[next[e]++] = other_block;
+    }
+  });
+  std::vector<int32_t> seen_by(static_cast<size_t>(num_others), -1);
+  double num_pairs = 0.0;
+  begin.push_back(end);
+  for (size_t e = 0; e + 1 < begin.size(); ++e) {
+    int32_t num_seen = 0;
+    for (int64_t i = begin[e]; i < begin[e + 1]; ++i) {
+      int32_t& seen = seen_by[other[i]];
+      if (seen != static_cast<int32_t>(e)) {
+        seen = static_cast<int32_t>(e);
+        ++num_seen;
+      }
+    }
+    num_pairs += NumPairs(num_seen / cells_of_row[e]);
+  }
+  return num_pairs;
+}
+
+// Lists the blocks of a row that S has. Returns the eliminated one; -1: none.
+int32_t SplitBlocks(const ProblemStructure& structure,
+                    int32_t row,
+                    std::vector<int32_t>* others) {
+  int32_t eliminated = -1;
+  others->clear();
+  for (const int32_t block : structure.rows->BlocksOf(row)) {
+    if (block == BlockOfRow::kConstant) {
+      continue;
+    }
+    if (structure.is_eliminated[block] == elimination::kEliminated) {
+      eliminated = block;
+    } else if (structure.is_eliminated[block] == elimination::kOther) {
+      others->push_back(block);
+    }
+  }
+  return eliminated;
+}
+
+// Couplings of general rows; a row without an eliminated block has one. S is
+// summed of pairs of blocks (structure/schur_pairs.h), so those of an
+// eliminated block of many rows are counted.
 double NumGeneralCouplings(const ProblemStructure& structure,
                            kernels::HostContext* context) {
   constexpr int64_t kRowsPerTask = 1 << 10;
-  if (structure.general_rows.empty()) {
+  const std::vector<int32_t>& rows = structure.general_rows;
+  if (rows.empty()) {
     return 0.0;
   }
-  const ProblemRows& rows = *structure.rows;
-  std::vector<int32_t> num_rows(structure.is_eliminated.size() + 1, 0);
+  std::vector<int32_t> num_rows(structure.is_eliminated.size(), 0);
+  std::vector<int32_t> num_cells(structure.is_eliminated.size(), 0);
+  std::atomic<int64_t> num_without{0};
   context->ParallelFor(
-      static_cast<int64_t>(structure.general_rows.size()),
+      static_cast<int64_t>(rows.size()),
       kRowsPerTask,
       [&](int64_t begin, int64_t end) {
+        int64_t num_without_in_task = 0;
+        std::vector<int32_t> others;
         for (int64_t i = begin; i < end; ++i) {
-          const int32_t row = structure.general_rows[i];
-          size_t eliminated = num_rows.size() - 1;  // none
-          bool has_other = false;
-          for (int j = 0; j < rows.NumBlocks(row); ++j) {
-            const int32_t block = rows.Block(row, j).index;
-            if (block == BlockOfRow::kConstant) {
-              continue;
-            }
-            if (structure.is_eliminated[block] == elimination::kEliminated) {
-              eliminated = static_cast<size_t>(block);
-            }
-            has_other |= structure.is_eliminated[block] == 0;
+          const int32_t e = SplitBlocks(structure, rows[i], &others);
+          // Rows without other blocks add nothing to S.
+          if (others.empty()) {
+            continue;
           }
-          // Others add nothing to S.
-          if (has_other) {
-            __atomic_fetch_add(&num_rows[eliminated], 1, __ATOMIC_RELAXED);
+          if (e < 0) {
+            ++num_without_in_task;
+            continue;
           }
+          __atomic_fetch_add(&num_rows[e], 1, __ATOMIC_RELAXED);
+          __atomic_fetch_add(&num_cells[e],
+                             static_cast<int32_t>(others.size()),
+                             __ATOMIC_RELAXED);
         }
+        num_without += num_without_in_task;
       });
-  double num_couplings = num_rows.back();
-  num_rows.pop_back();
+  auto num_couplings = static_cast<double>(num_without);
   for (const int32_t n : num_rows) {
-    num_couplings += NumPairs(n);
+    num_couplings += n > kLongBlock ? 0.0 : NumPairs(n);
   }
-  return num_couplings;
+  return num_couplings +
+         NumPairsOfLongBlocks(num_rows, num_cells, [&](const auto& fn) {
+           std::vector<int32_t> others;
+           for (const int32_t row : rows) {
+             const int32_t e = SplitBlocks(structure, row, &others);
+             for (const int32_t block : others) {
+               if (e >= 0) {
+                 fn(e, block);
+               }
+             }
+           }
+         });
 }
 
 // S of general rows by its other blocks, in their order: those of a row, and
 // those of all rows of an eliminated block, are coupled.
 BlockPattern PatternOfGeneralRows(const ProblemStructure& structure) {
-  const ProblemRows& rows = *structure.rows;
   BlockPattern pattern;
   std::vector<int32_t> first = {0};  // of each family
   for (const BlockTable& table : structure.f) {
@@ -98,19 +187,10 @@ BlockPattern PatternOfGeneralRows(const ProblemStructure& structure) {
   };
   std::vector<int32_t> of_row;
   for (const int32_t row : structure.general_rows) {
-    of_row.clear();
-    int32_t eliminated = -1;
-    for (int j = 0; j < rows.NumBlocks(row); ++j) {
-      const int32_t block = rows.Block(row, j).index;
-      if (block == BlockOfRow::kConstant) {
-        continue;
-      }
-      if (structure.is_eliminated[block] == elimination::kEliminated) {
-        eliminated = block;
-      } else if (structure.is_eliminated[block] == elimination::kOther) {
-        of_row.push_back(first[structure.family.data()[block]] +
-                         structure.place.data()[block]);
-      }
+    const int32_t eliminated = SplitBlocks(structure, row, &of_row);
+    for (int32_t& block : of_row) {
+      block =
+          first[structure.family.data()[block]] + structure.place.data()[block];
     }
     if (eliminated < 0) {
       couple(of_row);
@@ -149,60 +229,6 @@ void ForEachRows(const ProblemStructure& structure, Function&& fn) {
   }
   const ViewStructure& views = structure.views;
   fn(views.size(), views.point_id.data(), views.view_id.data(), offset);
-}
-
-// Pairs of rows of an eliminated block of more rows, in one of fewer than which
-// it does not matter how many of them have the same other block.
-constexpr int32_t kLongBlock = 64;
-
-// For each eliminated block of more than kLongBlock rows its pairs of other
-// blocks, each with itself included, in place of pairs of rows; summed.
-// num_rows: of each eliminated block.
-double NumPairsOfLongBlocks(const ProblemStructure& structure,
-                            const std::vector<int32_t>& num_rows) {
-  // The rows of long blocks, by block.
-  std::vector<int64_t> begin;
-  std::vector<int32_t> long_block(num_rows.size(), -1);
-  int64_t end = 0;
-  for (size_t e = 0; e < num_rows.size(); ++e) {
-    if (num_rows[e] > kLongBlock) {
-      long_block[e] = static_cast<int32_t>(begin.size());
-      begin.push_back(end);
-      end += num_rows[e];
-    }
-  }
-  std::vector<int32_t> other(static_cast<size_t>(end));
-  std::vector<int64_t> next = begin;
-  int32_t num_others = 0;
-  ForEachRows(structure,
-              [&](int64_t n,
-                  const int32_t* eliminated,
-                  const int32_t* other_block,
-                  int32_t offset) {
-                for (int64_t i = 0; i < n; ++i) {
-                  const int32_t e = long_block[eliminated[i]];
-                  if (e >= 0) {
-                    const int32_t of_row = offset + other_block[i];
-                    num_others = std::max(num_others, of_row + 1);
-                    other[next[e]++] = of_row;
-                  }
-                }
-              });
-  std::vector<int32_t> seen_by(static_cast<size_t>(num_others), -1);
-  double num_pairs = 0.0;
-  begin.push_back(end);
-  for (size_t e = 0; e + 1 < begin.size(); ++e) {
-    int32_t num_seen = 0;
-    for (int64_t i = begin[e]; i < begin[e + 1]; ++i) {
-      int32_t& seen = seen_by[other[i]];
-      if (seen != static_cast<int32_t>(e)) {
-        seen = static_cast<int32_t>(e);
-        ++num_seen;
-      }
-    }
-    num_pairs += NumPairs(num_seen);
-  }
-  return num_pairs;
 }
 
 // S of pairs of blocks takes W of each pair, and a list of the rows of each: it
@@ -335,7 +361,18 @@ void CountCouplings(const ProblemStructure& structure,
                   [](const auto& t) { return t.camera_id.on_device(); })) {
     of_blocks = std::min(num_couplings, most_of_blocks);
   } else if (RowsRepeat(num_couplings, of_short_blocks, n)) {
-    of_blocks = of_short_blocks + NumPairsOfLongBlocks(structure, num_rows);
+    of_blocks = of_short_blocks +
+                NumPairsOfLongBlocks(num_rows, num_rows, [&](const auto& fn) {
+                  ForEachRows(structure,
+                              [&](int64_t size,
+                                  const int32_t* eliminated,
+                                  const int32_t* other,
+                                  int32_t offset) {
+                                for (int64_t i = 0; i < size; ++i) {
+                                  fn(eliminated[i], offset + other[i]);
+                                }
+                              });
+                });
   }
   set(num_couplings, of_blocks);
 }

@@ -974,6 +974,59 @@ TEST_P(LongBlocksTest, PairsOfBlocksAreCounted) {
   }
 }
 
+// So it is of general rows: an eliminated block of very many rows, each with two
+// of six others, has the couplings of three such rows.
+struct BesideTwo {
+  double z;
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(const T* shared,
+                                    const T* a,
+                                    const T* b,
+                                    T* residual) const {
+    residual[0] = shared[0] * a[0] + shared[1] * b[0] - z;
+    return true;
+  }
+};
+TEST_P(LongBlocksTest, PairsOfBlocksOfGeneralRowsAreCounted) {
+  using Cost = DeviceAutoDiffCostFunction<BesideTwo, 1, 2, 6, 6>;
+  for (const int num_rows : {kImages, 200000}) {
+    std::vector<double> shared(4, 0.5);
+    poses_.assign(6 * kImages, 0.1);
+    z_.assign(static_cast<size_t>(num_rows), 0.5);
+    // The second block has one row.
+    std::vector<int32_t> shared_id(z_.size(), 0);
+    shared_id[1] = 1;
+    std::vector<int32_t> a;
+    std::vector<int32_t> b;
+    for (int32_t k = 0; k < num_rows; ++k) {
+      a.push_back(k % kImages);
+      b.push_back((k + 1) % kImages);
+    }
+    ArrayProblem problem;
+    const int of_shared = problem.AddParameters({shared.data(), 2, 2});
+    const int poses = problem.AddParameters({poses_.data(), kImages, 6});
+    problem.AddResiduals<Cost>(
+        num_rows,
+        z_.data(),
+        {{of_shared, shared_id.data()}, {poses, a.data()}, {poses, b.data()}});
+    const auto rows = std::make_shared<ArrayRows>(&problem);
+    rows->Setup(&context_);
+    ImportOptions options;
+    options.num_eliminate_blocks = 2;
+    ProblemStructure structure;
+    std::string reason;
+    ASSERT_TRUE(ImportRows(rows, options, &context_, &structure, &reason))
+        << reason;
+    ASSERT_EQ(structure.general_rows.size(), z_.size());
+    RowFacts facts = FactsOf(structure);
+    CountCouplings(structure, &context_, &facts);
+    // 1 + 2 + .. of the rows of the first block, and one of the second.
+    EXPECT_EQ(facts.num_couplings, num_rows == kImages ? 15.0 + 1.0 : 6.0 + 1.0);
+    // All six blocks are coupled.
+    EXPECT_GT(facts.factor.num_tiles, 0.0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Threads, LongBlocksTest, testing::Values(1, 4));
 INSTANTIATE_TEST_SUITE_P(Threads, BundleStructureTest, testing::Values(1, 4));
 INSTANTIATE_TEST_SUITE_P(Threads, ArrayRowsTest, testing::Values(1, 4));
