@@ -974,8 +974,8 @@ TEST_P(LongBlocksTest, PairsOfBlocksAreCounted) {
   }
 }
 
-// So it is of general rows: an eliminated block of very many rows, each with two
-// of six others, has the couplings of three such rows.
+// So it is of general rows: an eliminated block of very many rows, each with
+// two of six others, has the couplings of three such rows.
 struct BesideTwo {
   double z;
   template <typename T>
@@ -1021,7 +1021,8 @@ TEST_P(LongBlocksTest, PairsOfBlocksOfGeneralRowsAreCounted) {
     RowFacts facts = FactsOf(structure);
     CountCouplings(structure, &context_, &facts);
     // 1 + 2 + .. of the rows of the first block, and one of the second.
-    EXPECT_EQ(facts.num_couplings, num_rows == kImages ? 15.0 + 1.0 : 6.0 + 1.0);
+    EXPECT_EQ(facts.num_couplings,
+              num_rows == kImages ? 15.0 + 1.0 : 6.0 + 1.0);
     // All six blocks are coupled.
     EXPECT_GT(facts.factor.num_tiles, 0.0);
   }
