@@ -3,6 +3,7 @@
 #include "ceres_ext/blocks/loss_model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <exception>
@@ -110,19 +111,65 @@ bool IsSameStage(const RobustLoss& x, const RobustLoss& y) {
   return x.kind == y.kind && x.a == y.a && x.b == y.b;
 }
 
+bool AreSameStages(const std::vector<RobustLoss>& x,
+                   const std::vector<RobustLoss>& y) {
+  return std::equal(x.begin(), x.end(), y.begin(), y.end(), IsSameStage);
+}
+
+// The number of the first row that has another loss than the first row; 0 if
+// that has none, or one of the host. Programs make an object of the same loss
+// for each row.
+size_t FindOtherLoss(const std::vector<const ceres::LossFunction*>& loss,
+                     kernels::HostContext* context) {
+  constexpr int64_t kRowsPerTask = 1 << 12;
+  std::vector<RobustLoss> first;
+  if (loss.empty() || loss[0] == nullptr ||
+      AppendStages(*loss[0], &first) != nullptr) {
+    return 0;
+  }
+  std::atomic<size_t> other{loss.size()};
+  context->ParallelFor(
+      static_cast<int64_t>(loss.size()),
+      kRowsPerTask,
+      [&](int64_t begin, int64_t end) {
+        std::vector<RobustLoss> stages;
+        const ceres::LossFunction* same = loss[0];
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end);
+             ++i) {
+          if (loss[i] == same) {
+            continue;
+          }
+          stages.clear();
+          if (loss[i] == nullptr ||
+              AppendStages(*loss[i], &stages) != nullptr ||
+              !AreSameStages(stages, first)) {
+            size_t known = other;
+            while (i < known && !other.compare_exchange_weak(known, i)) {
+            }
+            return;
+          }
+          same = loss[i];
+        }
+      });
+  return other;
+}
+
 // FindChains without weights.
 const ceres::LossFunction* FindPlainChains(
     const std::vector<const ceres::LossFunction*>& loss,
     std::vector<RobustLoss>* losses,
-    std::vector<uint8_t>* ids) {
+    std::vector<uint8_t>* ids,
+    kernels::HostContext* context) {
   losses->clear();
   // Equal losses are usually one object, or one for each residual block.
   std::map<const ceres::LossFunction*, uint8_t> id_of_object;
   id_of_object[nullptr] = kernels::kNoLoss;
   // The number of its first, and its stages.
   std::vector<std::pair<size_t, std::vector<RobustLoss>>> chains;
-  ids->resize(loss.size());
-  for (size_t i = 0; i < loss.size(); ++i) {
+  // The first chain is number 0.
+  ids->assign(loss.size(), 0);
+  const size_t num_same = context == nullptr ? 0 : FindOtherLoss(loss, context);
+  for (size_t i = 0; i < loss.size(); i = std::max(i + 1, num_same)) {
     if (i > 0 && loss[i] == loss[i - 1]) {
       (*ids)[i] = (*ids)[i - 1];
       continue;
@@ -136,11 +183,7 @@ const ceres::LossFunction* FindPlainChains(
       }
       const auto known =
           std::find_if(chains.begin(), chains.end(), [&](const auto& chain) {
-            return std::equal(chain.second.begin(),
-                              chain.second.end(),
-                              stages.begin(),
-                              stages.end(),
-                              IsSameStage);
+            return AreSameStages(chain.second, stages);
           });
       const size_t id = known != chains.end() ? known->first : losses->size();
       if (id >= kernels::kNoLoss) {
@@ -177,9 +220,11 @@ const ceres::LossFunction* FindChains(
     const std::vector<const ceres::LossFunction*>& loss,
     std::vector<RobustLoss>* losses,
     std::vector<uint8_t>* ids,
-    std::vector<double>* weights) {
+    std::vector<double>* weights,
+    kernels::HostContext* context) {
   weights->clear();
-  const ceres::LossFunction* const of_host = FindPlainChains(loss, losses, ids);
+  const ceres::LossFunction* const of_host =
+      FindPlainChains(loss, losses, ids, context);
   if (of_host == nullptr) {
     return nullptr;
   }
@@ -190,7 +235,7 @@ const ceres::LossFunction* FindChains(
     unscaled.push_back(inner);
     weights->push_back(weight);
   }
-  if (FindPlainChains(unscaled, losses, ids) != nullptr) {
+  if (FindPlainChains(unscaled, losses, ids, context) != nullptr) {
     weights->clear();
     return of_host;
   }

@@ -33,12 +33,14 @@ namespace ceres_ext {
 // first of its chain (kernels::kNoLoss for none). If that makes too many, the
 // scale that a row's ceres::ScaledLoss ends with is its weight instead; weights
 // is empty if none is needed. Returns null, or the first loss that only the
-// host can call: a user-defined one, or one too many.
+// host can call: a user-defined one, or one too many. context: threads for many
+// rows; null: on the calling thread.
 const ceres::LossFunction* FindChains(
     const std::vector<const ceres::LossFunction*>& loss,
     std::vector<kernels::RobustLoss>* losses,
     std::vector<uint8_t>* ids,
-    std::vector<double>* weights);
+    std::vector<double>* weights,
+    kernels::HostContext* context = nullptr);
 
 // The inner loss and the scale of a ceres::ScaledLoss; any other loss and 1.
 std::pair<const ceres::LossFunction*, double> WithoutScale(
@@ -88,7 +90,7 @@ class LossModel {
     std::vector<kernels::RobustLoss> losses;
     std::vector<uint8_t> ids;
     std::vector<double> weights;
-    host_loss_ = FindChains(loss, &losses, &ids, &weights);
+    host_loss_ = FindChains(loss, &losses, &ids, &weights, host_context);
     if (!calls_user() && losses.empty() && weights.empty()) {
       return {};
     }

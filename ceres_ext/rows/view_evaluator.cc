@@ -516,7 +516,7 @@ std::string WhyStored(const ProblemStructure& structure,
   std::vector<kernels::RobustLoss> known;
   std::vector<uint8_t> ids;
   std::vector<double> weights;
-  if (FindChains(losses, &known, &ids, &weights) != nullptr) {
+  if (FindChains(losses, &known, &ids, &weights, host_context) != nullptr) {
     return "some have a user-defined loss";
   }
   const BatchModel& its_model = *structure.models[model];

@@ -324,6 +324,49 @@ TEST_F(AllLosses, AnyNumberOfScales) {
   }
 }
 
+// Threads look for the end of the rows that have the loss of the first, each of
+// them its own object, as programs make them.
+TEST_F(AllLosses, ThreadsFindTheSameChains) {
+  constexpr size_t kMany = 30000;
+  std::vector<std::unique_ptr<ceres::LossFunction>> same;
+  for (size_t i = 0; i < kMany; ++i) {
+    same.push_back(std::make_unique<ceres::HuberLoss>(0.5));
+  }
+  const ceres::CauchyLoss cauchy(2.0);
+  const ceres::HuberLoss huber(0.25);
+  const std::vector<const ceres::LossFunction*> others = {
+      nullptr, &cauchy, &huber};
+  for (const size_t n : {size_t{0}, size_t{1}, size_t{2}, kMany}) {
+    for (const size_t first : {size_t{0}, size_t{1}, n / 2, n - 1, n}) {
+      for (const ceres::LossFunction* const other : others) {
+        std::vector<const ceres::LossFunction*> rows;
+        for (size_t i = 0; i < n; ++i) {
+          rows.push_back(i % 7 == 3 && i > 0 ? rows.back() : same[i].get());
+        }
+        // Later ones than the first are others too.
+        for (size_t i = first; i < n; i += 5000) {
+          rows[i] = other;
+        }
+        std::vector<kernels::RobustLoss> chains[2];
+        std::vector<uint8_t> ids[2];
+        std::vector<double> weights[2];
+        ASSERT_EQ(FindChains(rows, &chains[0], &ids[0], &weights[0]), nullptr);
+        ASSERT_EQ(
+            FindChains(rows, &chains[1], &ids[1], &weights[1], &host_context_),
+            nullptr);
+        EXPECT_EQ(ids[0], ids[1]) << n << " " << first;
+        ASSERT_EQ(chains[0].size(), chains[1].size());
+        for (size_t i = 0; i < chains[0].size(); ++i) {
+          EXPECT_EQ(chains[0][i].kind, chains[1][i].kind);
+          EXPECT_EQ(chains[0][i].a, chains[1][i].a);
+          EXPECT_EQ(chains[0][i].next, chains[1][i].next);
+        }
+        EXPECT_EQ(weights[0], weights[1]);
+      }
+    }
+  }
+}
+
 TEST_F(Losses, NoneIsEmpty) {
   MakeProblem({nullptr});
   LossModel<TestMachine> model;
