@@ -126,7 +126,14 @@ std::vector<int64_t> ColumnsWithNeighbors(const BlockGraph& graph,
   return graph.Sum([&](int32_t b) { return rows.block(b).tangent_size; });
 }
 
-// EliminationFlops without those of the rows. columns: ColumnsWithNeighbors.
+}  // namespace
+
+std::vector<uint8_t> IndependentSet(const ProblemRows& rows,
+                                    int max_size,
+                                    const std::vector<uint8_t>& is_left_out) {
+  return TakeByNeighbors(BlockGraph(rows, is_left_out), rows, max_size);
+}
+
 double FlopsOfSet(const ProblemRows& rows,
                   const std::vector<int64_t>& columns,
                   const std::vector<uint8_t>& is_eliminated) {
@@ -143,6 +150,7 @@ double FlopsOfSet(const ProblemRows& rows,
   }
   return flops + num_others * num_others * num_others / 3.0;
 }
+
 double FlopsOfRows(const ProblemRows& rows) {
   double flops = 0.0;
   for (int64_t i = 0; i < rows.size(); ++i) {
@@ -153,22 +161,6 @@ double FlopsOfRows(const ProblemRows& rows) {
     flops += 0.5 * rows.NumResiduals(i) * of_row * of_row;
   }
   return flops;
-}
-
-}  // namespace
-
-std::vector<uint8_t> IndependentSet(const ProblemRows& rows,
-                                    int max_size,
-                                    const std::vector<uint8_t>& is_left_out) {
-  return TakeByNeighbors(BlockGraph(rows, is_left_out), rows, max_size);
-}
-
-double EliminationFlops(const ProblemRows& rows,
-                        const std::vector<uint8_t>& is_eliminated) {
-  const std::vector<uint8_t> none;
-  const BlockGraph graph(rows, none);
-  return FlopsOfRows(rows) +
-         FlopsOfSet(rows, ColumnsWithNeighbors(graph, rows), is_eliminated);
 }
 
 std::vector<uint8_t> ChooseIndependentSet(const ProblemRows& rows,

@@ -25,16 +25,19 @@ std::vector<uint8_t> IndependentSet(
     int max_size,
     const std::vector<uint8_t>& is_left_out = {});
 
-// The products of forming S and of its dense factor, if these blocks are
-// eliminated, which are an independent set. m residuals of k columns take
-// m k^2 / 2, s columns whose neighbours have c take s (s^2 / 3 + s c + c^2),
-// and n columns of S n^3 / 3. After ProblemRows::ReadBlocks.
-double EliminationFlops(const ProblemRows& rows,
-                        const std::vector<uint8_t>& is_eliminated);
+// The products of forming S and of its dense factor, if blocks are eliminated
+// that are an independent set: those of the rows, m k^2 / 2 for m residuals of
+// k columns, and those of the set, s (s^2 / 3 + s c + c^2) for s columns whose
+// neighbours have c, and n^3 / 3 for n columns of S. columns: those of each
+// block and of its neighbours. After ProblemRows::ReadBlocks.
+double FlopsOfRows(const ProblemRows& rows);
+double FlopsOfSet(const ProblemRows& rows,
+                  const std::vector<int64_t>& columns,
+                  const std::vector<uint8_t>& is_eliminated);
 
 // The set to eliminate where the user has not said: IndependentSet, or blocks
 // whose neighbours have the fewest columns for each of their own, if these take
-// much fewer EliminationFlops. Poses of a chain with two columns each beside:
+// much fewer flops. Poses of a chain with two columns each beside:
 // every other pose and the columns of the rest, where IndependentSet has these
 // columns alone.
 std::vector<uint8_t> ChooseIndependentSet(const ProblemRows& rows,
