@@ -503,6 +503,8 @@ Status HostDenseCholesky::Solve(const double* b, double* x) {
   if (x != b) {
     std::copy_n(b, n_, x);
   }
+  // A tile takes some three microseconds, for which it is read from memory.
+  constexpr int64_t kTilesPerTask = 4;
   for (int64_t k = 0; k < n_; k += kTile) {
     const int64_t end = std::min(k + kTile, n_);
     for (int64_t c = k; c < end; ++c) {
@@ -511,24 +513,44 @@ Status HostDenseCholesky::Solve(const double* b, double* x) {
       SubtractColumns(
           column + c + 1, stride_, 1, end - c - 1, x + c, x + c + 1);
     }
-    for (const int32_t tile : TilesBelow(k)) {
-      const int64_t row = kTile * tile;
-      SubtractColumns(a_ + stride_ * k + row,
-                      stride_,
-                      end - k,
-                      std::min(kTile, n_ - row),
-                      x + k,
-                      x + row);
-    }
+    const std::vector<int32_t>& tiles = TilesBelow(k);
+    machine_->context()->ParallelFor(
+        static_cast<int64_t>(tiles.size()),
+        kTilesPerTask,
+        [&](int64_t first, int64_t last) {
+          for (int64_t t = first; t < last; ++t) {
+            const int64_t row = kTile * tiles[static_cast<size_t>(t)];
+            SubtractColumns(a_ + stride_ * k + row,
+                            stride_,
+                            end - k,
+                            std::min(kTile, n_ - row),
+                            x + k,
+                            x + row);
+          }
+        });
   }
   for (int64_t k = kTile * (NumTiles(n_) - 1); k >= 0; k -= kTile) {
     const int64_t end = std::min(k + kTile, n_);
+    // For each tile below the products of its columns, in the panel's memory.
+    const std::vector<int32_t>& tiles = TilesBelow(k);
+    double* const products = panel_.data();
+    machine_->context()->ParallelFor(
+        static_cast<int64_t>(tiles.size()),
+        kTilesPerTask,
+        [&](int64_t first, int64_t last) {
+          for (int64_t t = first; t < last; ++t) {
+            const int64_t row = kTile * tiles[static_cast<size_t>(t)];
+            for (int64_t c = k; c < end; ++c) {
+              products[kTile * t + c - k] = Dot(
+                  a_ + stride_ * c + row, x + row, std::min(kTile, n_ - row));
+            }
+          }
+        });
     for (int64_t c = end - 1; c >= k; --c) {
       const double* const column = a_ + stride_ * c;
       double sum = Dot(column + c + 1, x + c + 1, end - c - 1);
-      for (const int32_t tile : TilesBelow(k)) {
-        const int64_t row = kTile * tile;
-        sum += Dot(column + row, x + row, std::min(kTile, n_ - row));
+      for (size_t t = 0; t < tiles.size(); ++t) {
+        sum += products[kTile * static_cast<int64_t>(t) + c - k];
       }
       x[c] -= sum;
       x[c] /= column[c];
