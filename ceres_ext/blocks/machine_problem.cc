@@ -17,10 +17,7 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
   table_ = std::move(table);
   const int64_t n = table_.size();
   if (table_.is_uniform()) {
-    for (Buffer<int32_t>* buffer :
-         {&tangent_offset_, &tangent_size_, &state_offset_}) {
-      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, buffer));
-    }
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &state_offset_));
     Buffer<int32_t> order;
     if (!table_.order().empty()) {
       CERES_EXT_RETURN_IF_ERROR(machine->Upload(table_.order(), &order));
@@ -30,11 +27,9 @@ Status FamilyTable<Machine>::Setup(BlockTable table, Machine* machine) {
                                                       order.data(),
                                                       table_.ambient_size,
                                                       table_.state_begin(),
-                                                      table_.tangent_begin(),
-                                                      state_offset_.data(),
-                                                      tangent_offset_.data(),
-                                                      tangent_size_.data()},
+                                                      state_offset_.data()},
                      machine));
+    view_.tangent_shift = table_.tangent_begin() - table_.state_begin();
   } else {
     CERES_EXT_RETURN_IF_ERROR(
         machine->Upload(table_.tangent_offsets(), &tangent_offset_));

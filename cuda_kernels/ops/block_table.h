@@ -24,14 +24,17 @@ namespace ceres_ext::kernels {
 // Block i has tangent_size[i] <= padded_size values at tangent_offset[i] of a
 // tangent vector and ambient_size values at state_offset[i] of a state. A block
 // without columns has tangent_size 0, a constant block state_offset -1 as well;
-// offsets of missing blocks are not read. *Padding* are the places of a padded
-// vector (num_blocks x padded_size, row-major) beyond tangent_size[i]. If
-// values of a block are held, its columns are at the places of its other
+// offsets of missing blocks are not read. If all blocks vary, with as many
+// columns as values, tangent_offset and tangent_size are null: a block's first
+// column then is state_offset[i] + tangent_shift. *Padding* are the places of a
+// padded vector (num_blocks x padded_size, row-major) beyond tangent_size[i].
+// If values of a block are held, its columns are at the places of its other
 // values, and the places of those that are held are padding.
 struct BlockTableRef {
   int32_t num_blocks = 0;
   int32_t padded_size = 0;
   int32_t ambient_size = 0;
+  int32_t tangent_shift = 0;
   const int32_t* tangent_offset = nullptr;  // num_blocks
   const int32_t* tangent_size = nullptr;    // num_blocks
   const int32_t* state_offset = nullptr;    // num_blocks
@@ -40,12 +43,19 @@ struct BlockTableRef {
   // Bit j: value j of the block is held. For blocks of up to 8; null for none.
   const uint8_t* held = nullptr;
 
+  CERES_EXT_HOST_DEVICE int32_t FirstColumn(int64_t block) const {
+    return tangent_offset == nullptr ? state_offset[block] + tangent_shift
+                                     : tangent_offset[block];
+  }
+  CERES_EXT_HOST_DEVICE int32_t NumColumns(int64_t block) const {
+    return tangent_size == nullptr ? ambient_size : tangent_size[block];
+  }
   // Which of the block's values of a tangent vector a place of the padded one
   // has; -1 if it is padding.
   CERES_EXT_HOST_DEVICE int ValueAt(int64_t block, int element) const {
     const int bits = held == nullptr ? 0 : held[block];
     if (bits == 0) {
-      return element < tangent_size[block] ? element : -1;
+      return element < NumColumns(block) ? element : -1;
     }
     int before = 0;
     for (int j = 0; j < element; ++j) {
@@ -59,25 +69,20 @@ struct BlockTableRef {
   }
 };
 
-// The arrays of a table whose blocks all vary, with as many columns as values,
-// and stand one after the other: block i has order[i] before it (null: i).
-// Traffic: 16 B per block.
+// state_offset of a table whose blocks stand one after the other: block i has
+// order[i] before it (null: i).
+// Traffic: 8 B per block.
 struct UniformBlockTableParams {
   int64_t n = 0;
   const int32_t* order = nullptr;  // n
   int32_t block_size = 0;
   int32_t state_begin = 0;
-  int32_t tangent_begin = 0;
-  int32_t* state_offset = nullptr;    // n
-  int32_t* tangent_offset = nullptr;  // n
-  int32_t* tangent_size = nullptr;    // n
+  int32_t* state_offset = nullptr;  // n
 
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
-    const int32_t at =
+    state_offset[i] =
+        state_begin +
         (order == nullptr ? static_cast<int32_t>(i) : order[i]) * block_size;
-    state_offset[i] = state_begin + at;
-    tangent_offset[i] = tangent_begin + at;
-    tangent_size[i] = block_size;
   }
 };
 
@@ -114,7 +119,7 @@ struct GatherTangentParams {
     const int at = table.ValueAt(block, element);
     padded[i] = at < 0              ? padding
                 : vector == nullptr ? 0.0
-                                    : vector[table.tangent_offset[block] + at];
+                                    : vector[table.FirstColumn(block) + at];
   }
 };
 
@@ -132,7 +137,7 @@ struct ScatterTangentParams {
     const int element = static_cast<int>(i - block * table.padded_size);
     const int at = table.ValueAt(block, element);
     if (at >= 0) {
-      vector[table.tangent_offset[block] + at] = padded[i];
+      vector[table.FirstColumn(block) + at] = padded[i];
     }
   }
 };
@@ -190,10 +195,9 @@ struct PlusParams {
     if (state_offset < 0) {
       return;
     }
-    const int columns = table.tangent_size[block];
+    const int columns = table.NumColumns(block);
     const double* x = state + state_offset;
-    const double* d =
-        columns > 0 ? delta + table.tangent_offset[block] : nullptr;
+    const double* d = columns > 0 ? delta + table.FirstColumn(block) : nullptr;
     double* y = state_plus_delta + state_offset;
     for (int i = 0; i < table.ambient_size; ++i) {
       y[i] = i < columns ? x[i] + d[i] : x[i];

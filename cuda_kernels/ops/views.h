@@ -239,7 +239,7 @@ struct PackRowsParams {
   int64_t begin = 0;
   const int32_t* place = nullptr;  // null: place[i] is i
   ObservationIndexRef index;
-  const int32_t* e_size = nullptr;      // columns of each eliminated block
+  const int32_t* e_size = nullptr;      // of each eliminated block; null: E
   const ViewColumn* columns = nullptr;  // F per view
   const double* rows = nullptr;         // kStride per row, from `begin` on
   BlockRef<T, Shape::kFSize, kLayout> camera_blocks;
@@ -249,7 +249,7 @@ struct PackRowsParams {
     const int64_t k = place == nullptr ? begin + i : place[begin + i];
     const double* e = rows + i * kStride;
     const double* f = e + Shape::kESize;
-    const int size = e_size[index.point_id[k]];
+    const int size = e_size == nullptr ? Shape::kE : e_size[index.point_id[k]];
     for (int r = 0; r < Shape::kNumResiduals; ++r) {
       for (int m = 0; m < Shape::kE; ++m) {
         point_blocks(k, Shape::kE * r + m) =

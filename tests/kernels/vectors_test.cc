@@ -76,6 +76,7 @@ struct TestTable {
     return {num_blocks,
             padded_size,
             ambient_size,
+            /*tangent_shift=*/0,
             tangent_offset.data(),
             tangent_size.data(),
             state_offset.data(),
@@ -407,22 +408,33 @@ TEST_F(VectorsTest, UniformTableByHand) {
   const auto order = Upload(Ids{2, 0, 1});
   for (const bool ordered : {true, false}) {
     auto state = Upload(Ids(3, -1));
-    auto tangent = Upload(Ids(3, -1));
-    auto size = Upload(Ids(3, -1));
-    RunOk(UniformBlockTableParams{3,
-                                  ordered ? order.data() : nullptr,
-                                  4,
-                                  100,
-                                  50,
-                                  state.data(),
-                                  tangent.data(),
-                                  size.data()});
+    RunOk(UniformBlockTableParams{
+        3, ordered ? order.data() : nullptr, 2, 100, state.data()});
     EXPECT_THAT(
         Download(state),
-        ordered ? ElementsAre(108, 100, 104) : ElementsAre(100, 104, 108));
-    EXPECT_THAT(Download(tangent),
-                ordered ? ElementsAre(58, 50, 54) : ElementsAre(50, 54, 58));
-    EXPECT_THAT(Download(size), ElementsAre(4, 4, 4));
+        ordered ? ElementsAre(104, 100, 102) : ElementsAre(100, 102, 104));
+    // The tangent vector has one value before the blocks', a padded block one
+    // value more.
+    BlockTableRef table;
+    table.num_blocks = 3;
+    table.padded_size = 3;
+    table.ambient_size = 2;
+    table.tangent_shift = 1 - 100;
+    table.state_offset = state.data();
+    auto vector = Upload(Doubles{-1, 1, 2, 3, 4, 5, 6});
+    auto padded = Upload(Doubles(9, -1));
+    RunOk(GatherTangentParams{table, vector.data(), 9, padded.data()});
+    EXPECT_THAT(Download(padded),
+                ordered ? ElementsAre(5, 6, 9, 1, 2, 9, 3, 4, 9)
+                        : ElementsAre(1, 2, 9, 3, 4, 9, 5, 6, 9));
+    auto scattered = Upload(Doubles(7, -1));
+    RunOk(ScatterTangentParams{table, padded.data(), scattered.data()});
+    EXPECT_THAT(Download(scattered), ElementsAre(-1, 1, 2, 3, 4, 5, 6));
+    auto moved = Upload(Doubles(106, 10));
+    RunOk(PlusParams{table, moved.data(), vector.data(), moved.data()});
+    const Doubles of_blocks = Download(moved);
+    EXPECT_THAT(Doubles(of_blocks.begin() + 99, of_blocks.end()),
+                ElementsAre(10, 11, 12, 13, 14, 15, 16));
   }
 }
 
