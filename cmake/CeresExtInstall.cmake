@@ -84,6 +84,7 @@ foreach(
   cuda_kernels/base/block_ref.h
   cuda_kernels/base/breakdown.h
   cuda_kernels/base/buffer.h
+  cuda_kernels/base/clamp.h
   cuda_kernels/base/host_device.h
   cuda_kernels/base/pcg_scalars.h
   cuda_kernels/base/small_matrix.h

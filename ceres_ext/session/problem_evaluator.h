@@ -166,14 +166,12 @@ class ProblemEvaluator {
                                                      delta,
                                                      state_plus_delta},
                            machine()));
-    return bounded_.size() == 0
-               ? kernels::Status()
-               : kernels::Run(kernels::ClampToBoundsParams{bounded_.size(),
-                                                           bounded_.data(),
-                                                           lower_.data(),
-                                                           upper_.data(),
-                                                           state_plus_delta},
-                              machine());
+    if (clamp_.n == 0) {
+      return {};
+    }
+    kernels::ClampToBoundsParams clamp = clamp_;
+    clamp.x = state_plus_delta;
+    return kernels::Run(clamp, machine());
   }
 
  private:
@@ -205,10 +203,39 @@ class ProblemEvaluator {
     if (plus_by_ == PlusBy::kProgram) {
       return {};
     }
-    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.index, &bounded_));
-    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.lower, &lower_));
-    CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.upper, &upper_));
+    CERES_EXT_RETURN_IF_ERROR(SetupBounds(bounds));
     return manifolds_.Setup(blocks, /*wants_tangents=*/false, machine());
+  }
+
+  // Values side by side need no list, and if all have the same bounds, one pair
+  // is enough: the scales of directions are both.
+  kernels::Status SetupBounds(const StateBounds& bounds) {
+    clamp_ = {};
+    clamp_.n = static_cast<int64_t>(bounds.index.size());
+    if (clamp_.n == 0) {
+      return {};
+    }
+    clamp_.first = bounds.index.front();
+    bool is_range = true;
+    bool is_same = true;
+    for (size_t i = 0; i < bounds.index.size(); ++i) {
+      is_range &= bounds.index[i] == clamp_.first + static_cast<int32_t>(i);
+      is_same &= bounds.lower[i] == bounds.lower.front() &&
+                 bounds.upper[i] == bounds.upper.front();
+    }
+    clamp_.stride = is_same ? 0 : 1;
+    const int64_t num_bounds = is_same ? 1 : clamp_.n;
+    CERES_EXT_RETURN_IF_ERROR(
+        machine()->Upload(num_bounds, bounds.lower.data(), &lower_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine()->Upload(num_bounds, bounds.upper.data(), &upper_));
+    if (!is_range) {
+      CERES_EXT_RETURN_IF_ERROR(machine()->Upload(bounds.index, &bounded_));
+    }
+    clamp_.index = bounded_.data();
+    clamp_.lower = lower_.data();
+    clamp_.upper = upper_.data();
+    return {};
   }
 
   static void AppendBlocks(const BlockTable& table,
@@ -360,7 +387,8 @@ class ProblemEvaluator {
   // Families without manifolds, and the blocks of others.
   std::vector<const kernels::BlockTableRef*> plain_families_;
   BlockManifolds<Machine> manifolds_;
-  // The values with bounds: StateBounds.
+  // StateBounds, and where they are.
+  kernels::ClampToBoundsParams clamp_;
   typename Machine::template Buffer<int32_t> bounded_;
   Buffer lower_;
   Buffer upper_;

@@ -673,10 +673,15 @@ TEST_F(VectorsTest, ElementsByHand) {
   const auto upper = Upload(Doubles{9, 1, 3, 4, kInfinity, 7, 7});
   x = Upload(Doubles{-5, -1, 5, -1e308, 1e308, 3, kNaN, -0.0, -7});
   RunOk(ClampToBoundsParams{
-      7, bounded.data(), lower.data(), upper.data(), x.data()});
+      7, bounded.data(), 0, 1, lower.data(), upper.data(), x.data()});
   EXPECT_THAT(Download(x),
               ElementsAre(-5, 0, 3, -1e308, 1e308, 3, testing::IsNan(), 0, -7));
   EXPECT_TRUE(std::signbit(Download(x)[7]));
+  // Values 1 to 3, with the same bounds.
+  x = Upload(Doubles{-5, -1, 0.5, kNaN, 5});
+  RunOk(ClampToBoundsParams{
+      3, nullptr, 1, 0, lower.data(), upper.data() + 1, x.data()});
+  EXPECT_THAT(Download(x), ElementsAre(-5, 0, 0.5, testing::IsNan(), 5));
 
   x = Upload(Doubles{2, 8, 0, kInfinity});
   auto y = Upload(Doubles(4, kNaN));

@@ -10,10 +10,12 @@
 #ifndef CERES_EXT_SMALL_FIT_FIT_H_
 #define CERES_EXT_SMALL_FIT_FIT_H_
 
+#include <cmath>
 #include <cstdint>
 
 #include "ceres_ext/solver/step_search.h"
 #include "ceres_ext/solver/trust_region.h"
+#include "cuda_kernels/base/clamp.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/model/manifold.h"
 #include "cuda_kernels/model/robust_loss.h"
@@ -51,17 +53,16 @@ struct FitSlot {
   bool has_lower_of_blocks = false;
   bool has_upper_of_blocks = false;
 
-  // Moves x, `size` values of a block, onto its bounds, as
-  // ceres::ParameterBlock::Plus does.
+  // Moves x, `size` values of a block, onto its bounds.
   CERES_EXT_HOST_DEVICE void Bound(int64_t block, int size, double* x) const {
     const int64_t at = (block - first) * size;
-    for (int e = 0; lower != nullptr && e < size; ++e) {
-      const double bound = lower[has_lower_of_blocks ? at + e : e];
-      x[e] = x[e] < bound ? bound : x[e];
-    }
-    for (int e = 0; upper != nullptr && e < size; ++e) {
-      const double bound = upper[has_upper_of_blocks ? at + e : e];
-      x[e] = bound < x[e] ? bound : x[e];
+    for (int e = 0; e < size; ++e) {
+      x[e] = kernels::Clamp(
+          x[e],
+          lower == nullptr ? -INFINITY
+                           : lower[has_lower_of_blocks ? at + e : e],
+          upper == nullptr ? INFINITY
+                           : upper[has_upper_of_blocks ? at + e : e]);
     }
   }
 };

@@ -26,6 +26,7 @@
 #include "ceres_ext/small/window/window.h"
 #include "ceres_ext/small/window/window_function.h"
 #include "ceres_ext/solver/trust_region.h"
+#include "cuda_kernels/base/clamp.h"
 
 namespace ceres_ext {
 namespace window {
@@ -204,8 +205,7 @@ struct TeamWindow : Window {
   // kept, since a block has little room for this object.
   CERES_EXT_WINDOW bool HasBounds() const { return counts.has_bounds != 0; }
 
-  // Value e of camera i, or of point p, within its bounds, as
-  // ceres::ParameterBlock::Plus has it.
+  // Value e of camera i, or of point p, within its bounds.
   CERES_EXT_WINDOW double BoundCamera(int i, int e, double value) const {
     return Bound(int64_t{kCamera} * i + e, value);
   }
@@ -216,10 +216,7 @@ struct TeamWindow : Window {
   CERES_EXT_WINDOW double Bound(int64_t e, double value) const {
     const double* const of_value =
         constant_points + 3 * int64_t{counts.num_constant_points} + 2 * e;
-    const double lower = of_value[0];
-    const double upper = of_value[1];
-    const double raised = value < lower ? lower : value;
-    return upper < raised ? upper : raised;
+    return kernels::Clamp(value, of_value[0], of_value[1]);
   }
 
   // Scratch of a window with bounds, before that of priors: the gradient and
