@@ -29,7 +29,7 @@
 namespace ceres_ext {
 
 // Changes whenever anything in this file or in small/fit/fit.h does.
-inline constexpr int32_t kBatchModelVersion = 7;
+inline constexpr int32_t kBatchModelVersion = 8;
 
 // A parameter block of a row.
 struct alignas(16) RowBlock {
@@ -170,6 +170,9 @@ struct BatchModel {
   // kIsUnoptimized of the code that compiled evaluate_row. Summary::path_reason
   // says so if that makes a solve slow.
   bool is_unoptimized;
+  // The derivatives by the second block are those by the first with the other
+  // sign. They are stored once then, where the blocks have no manifolds.
+  bool blocks_are_opposite;
 
   const kernels::ModelForm* GetForm(FormKind kind) const {
     return forms == nullptr ? nullptr : forms[static_cast<int>(kind)].load();

@@ -66,6 +66,15 @@ template <typename Model>
 inline constexpr BatchModelKind
     kKindOf<Model, std::void_t<decltype(Model::kKind)>> = Model::kKind;
 
+// Model::kBlocksAreOpposite (BatchModel), or false without one.
+template <typename Model, typename = void>
+inline constexpr bool kHasOppositeBlocks = false;
+template <typename Model>
+inline constexpr bool
+    kHasOppositeBlocks<Model,
+                       std::void_t<decltype(Model::kBlocksAreOpposite)>> =
+        Model::kBlocksAreOpposite;
+
 // The batched forms of a model (ceres_ext/row_evaluation.h).
 template <typename Model, typename BlockSizes = typename Model::BlockSizes>
 struct BatchForms;
@@ -90,7 +99,8 @@ struct BatchForms<Model, std::integer_sequence<int, Ns...>> {
       static_cast<int>(sizeof(typename Model::Constants)),
       &EvaluateRow,
       forms,
-      kIsUnoptimized};
+      kIsUnoptimized,
+      kHasOppositeBlocks<Model>};
 };
 
 }  // namespace internal

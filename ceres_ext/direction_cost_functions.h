@@ -34,6 +34,7 @@ struct DirectionModel {
   static constexpr int kNumResiduals = Error::kNumResiduals;
   using BlockSizes = typename Error::BlockSizes;
   using Constants = Error;
+  static constexpr bool kBlocksAreOpposite = true;
 
   CERES_HOST_DEVICE static bool Evaluate(const Error& error,
                                          const double* const* blocks,

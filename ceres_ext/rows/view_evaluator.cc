@@ -44,6 +44,9 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
     this->owns_points_ = blocks.e_owner[0] != solver::ProblemBlocks::kShared;
     const int64_t n = rows_->index().num_observations;
     const ViewStructure& views = input.structure->views;
+    if constexpr (kIsNested) {
+      are_opposite_ = AreOpposite(input);
+    }
     if (rows_->private_family_table != nullptr) {
       this->own_block_ = rows_->private_place.data();
       this->own_state_ = rows_->private_family_table->ref().state_offset;
@@ -116,8 +119,16 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
 
   Status CreateJacobian(
       std::unique_ptr<BatchJacobian>* jacobian) const override {
-    CERES_EXT_RETURN_IF_ERROR(
-        MakeAndSetUp<Jacobian>(jacobian, rows_, this->blocks().blocks()));
+    if constexpr (kIsNested) {
+      CERES_EXT_RETURN_IF_ERROR(
+          MakeAndSetUp<Jacobian>(jacobian,
+                                 rows_,
+                                 this->blocks().blocks(),
+                                 are_opposite_ && this->num_host_rows() == 0));
+    } else {
+      CERES_EXT_RETURN_IF_ERROR(
+          MakeAndSetUp<Jacobian>(jacobian, rows_, this->blocks().blocks()));
+    }
     // Models write no padding.
     return this->has_models() ? (*jacobian)->SetZero() : Status();
   }
@@ -127,11 +138,61 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
 
  private:
   using Shape = typename Jacobian::StoredShape;
+  static constexpr bool kIsNested =
+      std::is_same_v<Shape, kernels::NestedStorage>;
   using Pack = kernels::
       PackRowsParams<typename Jacobian::StoredValue, Shape, Machine::kLayout>;
   // Rows of a chunk: 13 to 14 MB, which a device takes in half a millisecond.
   static constexpr int64_t kChunk = 1 << 16;
   static constexpr int kNumBuffers = 2;
+
+  // True if rows that models evaluate are opposite
+  // (cuda_kernels/model/nested_jacobian.h): each has its point as the second
+  // block, and the view's, or a constant one, as the first.
+  bool AreOpposite(const RowGroupsInput<Machine>& input) const {
+    const ProblemStructure& structure = *input.structure;
+    const ViewStructure& views = structure.views;
+    const auto is_opposite = [&](int32_t row) {
+      const int16_t model = structure.model(row);
+      return model != ProblemStructure::kNoModel &&
+             structure.models[model]->blocks_are_opposite;
+    };
+    const auto is_eliminated = [&](int32_t block) {
+      return block != BlockOfRow::kConstant &&
+             structure.is_eliminated[block] == elimination::kEliminated;
+    };
+    if (!is_opposite(views.row(0)) || rows_->points().HasManifold() ||
+        std::any_of(views.blocks.begin(),
+                    views.blocks.end(),
+                    [&](const std::vector<int32_t>& view) {
+                      return view.size() > 1 ||
+                             (view.size() == 1 &&
+                              structure.rows->block(view[0]).manifold !=
+                                  nullptr);
+                    })) {
+      return false;
+    }
+    if (views.uniform != nullptr) {
+      return is_eliminated(views.uniform->slots[1].first);
+    }
+    std::atomic<bool> result{true};
+    input.host_context->ParallelFor(
+        views.size(), kEvaluatedRowsPerTask, [&](int64_t begin, int64_t end) {
+          for (int64_t k = begin; k < end && result; ++k) {
+            const int32_t row = views.row(k);
+            const std::vector<int32_t>& view =
+                views.blocks[views.view_id.data()[k]];
+            const ProblemRows::Blocks of_row = structure.rows->BlocksOf(row);
+            const int32_t first =
+                view.empty() ? BlockOfRow::kConstant : view[0];
+            if (!is_opposite(row) || of_row[0] != first ||
+                !is_eliminated(of_row[1])) {
+              result = false;
+            }
+          }
+        });
+    return result;
+  }
 
   static Status DescribePoints(const RowGroupsInput<Machine>& input,
                                RowBlocks* row_blocks,
@@ -401,7 +462,7 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
                                    BatchJacobian* /*jacobian*/) final {
     return [begin, values = ChunkValues(begin)](int64_t k) {
       double* const of_row = values + Pack::kStride * (k - begin);
-      if constexpr (std::is_same_v<Shape, kernels::NestedStorage>) {
+      if constexpr (kIsNested) {
         // The private column of a row without such a block.
         std::fill_n(of_row, Pack::kStride, 0.0);
       }
@@ -433,7 +494,14 @@ class ViewEvaluator : public RowGroupsEvaluator<Machine> {
   void SetCells(BatchJacobian* jacobian, RowBatch* rows) override {
     static_cast<Jacobian*>(jacobian)->SetCells(rows);
   }
+  Status KeepState(BatchJacobian* jacobian) override {
+    if constexpr (kIsNested) {
+      return static_cast<Jacobian*>(jacobian)->ResetFactors();
+    }
+    return {};
+  }
 
+  bool are_opposite_ = false;
   kernels::HostBuffer<double> values_;  // Chunks on the host.
   // A chunk, where the machine isn't the host.
   typename Machine::template Buffer<double> machine_values_;

@@ -137,8 +137,7 @@ Status Session<Machine>::CheckMemory(const SolvePlan& plan,
       }
       num_bytes = machine_->bytes();
       if (setup.caller_bytes) {
-        num_bytes +=
-            setup.caller_bytes(parts.evaluator.scratch_residuals() != nullptr);
+        num_bytes += setup.caller_bytes(parts.ScratchResiduals() != nullptr);
       }
       num_bytes = std::max(num_bytes, count.peak_bytes());
     }

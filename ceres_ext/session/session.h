@@ -151,8 +151,8 @@ class Session {
   Machine* machine() const { return machine_; }
   kernels::HostContext* host_context() const { return host_context_; }
   const CallerState* caller_state() const { return caller_state_; }
-  // Memory for residuals that an evaluation may use; null: none.
-  double* scratch_residuals() { return parts_.evaluator.scratch_residuals(); }
+  // Memory for all residuals that an evaluation or a step may use; null: none.
+  double* scratch_residuals() { return parts_.ScratchResiduals(); }
   bool IsAlive() const { return kept_->IsAlive(); }
   // True if blocks of the Jacobian are float.
   bool has_float_blocks() const { return has_float_blocks_; }
@@ -176,6 +176,14 @@ class Session {
     ProblemEvaluator<Machine> evaluator;
     std::unique_ptr<Linearization<Machine>> linearization;
     solver::StepSolver<Machine> solver;
+
+    double* ScratchResiduals() {
+      const auto batches = linearization->batches();
+      return evaluator.scratch_residuals() != nullptr
+                 ? evaluator.scratch_residuals()
+             : batches.size() == 1 ? batches[0]->scratch_residuals()
+                                   : nullptr;
+    }
   };
 
   kernels::Status FindForms(const SolvePlan& plan,

@@ -162,6 +162,10 @@ class Batch : public SchurContribution {
     return {};
   }
 
+  // Memory of num_residuals() values in which nothing is kept from one solve to
+  // the next, after SetupSolver; null: there is none.
+  virtual double* scratch_residuals() { return nullptr; }
+
   // The inputs of products are appended, so that a caller can tell whether they
   // have changed.
   virtual void AppendOperands(std::vector<const void*>* operands) const = 0;

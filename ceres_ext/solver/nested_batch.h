@@ -6,12 +6,15 @@
 // ViewBatch of J, that of the eliminated system a ViewBatch of L J, with L b in
 // place of b. EliminatedBlocks makes L and L b for the system's D.
 //
-// Memory of a device per row, with five rows a point: J 168 B, c 8 B, L b 24 B,
-// the place of the private block 4 B; constants 24 B, index and tables of
-// blocks about 45 B, residuals and those of the model 48 B, and 1.6 values in
-// each vector of the loop; 485 B in all (tests/front/positions_test.cc). Bounds
-// take 20 B more, and a gradient along a projected step another J. A
-// GeneralBatch takes J and L J, three cells a row and four lists of cells.
+// Memory of a device per row, with five rows a point: J 168 B, or 101 B with
+// factors if the rows are opposite; c 8 B, L b 24 B, which the loop's residuals
+// of the model share, the place of the private block 4 B; constants 24 B, index
+// and scratch of points 58 B, tables of blocks 8 B, residuals 24 B, inverse
+// blocks 18 B, and 1.6 values, 13 B, in each of nine vectors; 385 B in all for
+// opposite rows (tests/front/positions_test.cc). Bounds take a tenth vector,
+// and 16 B more unless all private blocks have the same; a gradient along a
+// projected step takes another J. A GeneralBatch takes J and L J, three cells
+// a row and four lists of cells.
 #ifndef CERES_EXT_SOLVER_NESTED_BATCH_H_
 #define CERES_EXT_SOLVER_NESTED_BATCH_H_
 
@@ -33,10 +36,12 @@ class NestedBatch final : public Batch {
  public:
   static constexpr kernels::BlockLayout kLayout = Machine::kLayout;
   using Rows = kernels::NestedRows<kLayout>;
+  using Source = kernels::NestedJacobian<kLayout>;
 
-  // rows: J, of views of three columns. Points are the first family of E and
+  // rows and J, of views of three columns. Points are the first family of E and
   // have no other rows. *views and the machine outlive the batch.
   kernels::Status Setup(const Rows& rows,
+                        const Source& jacobian,
                         const kernels::Views<Machine>* views,
                         int private_family,
                         const ProblemBlocks& blocks,
@@ -46,17 +51,19 @@ class NestedBatch final : public Batch {
     private_packed_begin_ = blocks.e[private_family].packed_begin;
     machine_ = machine;
     CERES_EXT_RETURN_IF_ERROR(machine->Allocate(rows.size(), &c_));
-    const auto source = [&](const double* c) {
-      return kernels::MakeNestedJacobian<kLayout>(
-          rows.camera_blocks, rows.point_blocks, c);
-    };
+    jacobian_ = jacobian;
     CERES_EXT_RETURN_IF_ERROR(
-        plain_.Setup(rows.index, views, 0, blocks, source(nullptr), machine));
-    return nested_.Setup(
-        rows.index, views, 0, blocks, source(c_.data()), machine);
+        plain_.Setup(rows.index, views, 0, blocks, jacobian, machine));
+    return nested_.Setup(rows.index,
+                         views,
+                         0,
+                         blocks,
+                         kernels::NestJacobian(jacobian, c_.data()),
+                         machine);
   }
 
   int64_t num_residuals() const final { return plain_.num_residuals(); }
+  double* scratch_residuals() final { return nested_b_.data(); }
 
   kernels::Status SetupSolver(const StepOptions& options,
                               const ProblemBlocks& blocks) final {
@@ -142,6 +149,7 @@ class NestedBatch final : public Batch {
     kernels::BackSubstituteNestedParams<kLayout> params;
     CERES_EXT_RETURN_IF_ERROR(GatherColumns(f, &params.camera_x));
     params.rows = rows_;
+    params.jacobian = jacobian_;
     params.h_inverse = v_inverse + private_packed_begin_;
     params.b = b;
     params.point_x = e;
@@ -167,7 +175,6 @@ class NestedBatch final : public Batch {
 
  private:
   using Buffer = typename Machine::template Buffer<double>;
-  using Source = kernels::NestedJacobian<kLayout>;
 
   // out: of the family of private blocks; null: not wanted.
   template <kernels::CellProduct kProduct>
@@ -180,6 +187,7 @@ class NestedBatch final : public Batch {
   }
 
   Rows rows_;
+  Source jacobian_;
   int64_t private_begin_ = 0;
   int64_t private_packed_begin_ = 0;
   Machine* machine_ = nullptr;

@@ -5,6 +5,11 @@
 // of up to three columns. J is stored with the private column a as the fourth
 // one of the camera's block, and L J = J - c a (a'J) is made where it is read:
 // beside J it takes c, 8 bytes a row.
+//
+// In *opposite* rows the derivatives by the camera are those by the point with
+// the other sign, J = [G diag(s_c), a, G diag(s_p)] with factors of the blocks'
+// columns. G is stored once, in place of the camera's columns, and the factors
+// by camera and point.
 #ifndef CERES_EXT_CUDA_KERNELS_MODEL_NESTED_JACOBIAN_H_
 #define CERES_EXT_CUDA_KERNELS_MODEL_NESTED_JACOBIAN_H_
 
@@ -21,38 +26,64 @@ namespace ceres_ext::kernels {
 using NestedStorage = FixedShape<3, 3, 4>;
 inline constexpr int kPrivateColumn = 3;
 
+// The factors of opposite rows.
+struct OppositeFactors {
+  const double* factor = nullptr;  // three per block; null: J has two blocks
+  const int32_t* id = nullptr;     // of each row's block
+};
+
 // The first three columns of blocks of kStride columns, times L.
 template <int kStride, BlockLayout kLayout>
 struct NestedBlocks {
   static constexpr int R = NestedStorage::kNumResiduals;
   static constexpr int kColumns = 3;
 
-  BlockRef<const double, R * kStride, kLayout> blocks;
+  BlockRef<const double, R * kStride, kLayout> blocks;  // not of opposite rows
   BlockRef<const double, NestedStorage::kFSize, kLayout> camera_blocks;
+  OppositeFactors opposite;
   const double* c = nullptr;  // one per row; null: L = I
 
   CERES_EXT_HOST_DEVICE double Private(int64_t k, int r) const {
     return camera_blocks(k, NestedStorage::kF * r + kPrivateColumn);
   }
+  // Element (r, column) of row k's block of J.
+  CERES_EXT_HOST_DEVICE double Plain(int64_t k, int r, int column) const {
+    if (opposite.factor == nullptr) {
+      return blocks(k, kStride * r + column);
+    }
+    return camera_blocks(k, NestedStorage::kF * r + column) *
+           opposite.factor[kColumns * int64_t{opposite.id[k]} + column];
+  }
   // Element i of row k's block.
   CERES_EXT_HOST_DEVICE double operator()(int64_t k, int i) const {
     const int r = i / kColumns;
     const int column = i - kColumns * r;
-    const double value = blocks(k, kStride * r + column);
+    const double value = Plain(k, r, column);
     if (c == nullptr) {
       return value;
     }
     double product = 0.0;
     for (int q = 0; q < R; ++q) {
-      product += Private(k, q) * blocks(k, kStride * q + column);
+      product += Private(k, q) * Plain(k, q, column);
     }
     return value - c[k] * product * Private(k, r);
   }
   // All elements, R x kColumns, row-major.
   CERES_EXT_HOST_DEVICE void Load(int64_t k, double* j) const {
-    for (int r = 0; r < R; ++r) {
-      for (int i = 0; i < kColumns; ++i) {
-        j[kColumns * r + i] = blocks(k, kStride * r + i);
+    if (opposite.factor == nullptr) {
+      for (int r = 0; r < R; ++r) {
+        for (int i = 0; i < kColumns; ++i) {
+          j[kColumns * r + i] = blocks(k, kStride * r + i);
+        }
+      }
+    } else {
+      const double* const factor =
+          opposite.factor + kColumns * int64_t{opposite.id[k]};
+      for (int r = 0; r < R; ++r) {
+        for (int i = 0; i < kColumns; ++i) {
+          j[kColumns * r + i] =
+              camera_blocks(k, NestedStorage::kF * r + i) * factor[i];
+        }
       }
     }
     if (c == nullptr) {
@@ -105,13 +136,24 @@ struct NestedJacobian {
   }
 };
 
-// c null: J itself.
+// J itself.
 template <BlockLayout kLayout>
-NestedJacobian<kLayout> MakeNestedJacobian(
+NestedJacobian<kLayout> PlainJacobian(
     const BlockRef<const double, NestedStorage::kFSize, kLayout>& camera_blocks,
     const BlockRef<const double, NestedStorage::kESize, kLayout>& point_blocks,
-    const double* c) {
-  return {{camera_blocks, camera_blocks, c}, {point_blocks, camera_blocks, c}};
+    const OppositeFactors& of_cameras,
+    const OppositeFactors& of_points) {
+  return {{camera_blocks, camera_blocks, of_cameras},
+          {point_blocks, camera_blocks, of_points}};
+}
+
+// L J.
+template <BlockLayout kLayout>
+NestedJacobian<kLayout> NestJacobian(NestedJacobian<kLayout> plain,
+                                     const double* c) {
+  plain.camera_blocks.c = c;
+  plain.point_blocks.c = c;
+  return plain;
 }
 
 template <typename Source>

@@ -30,7 +30,6 @@ struct NestedRows {
 
   ObservationIndexRef index;
   BlockRef<const double, Shape::kFSize, kLayout> camera_blocks;
-  BlockRef<const double, Shape::kESize, kLayout> point_blocks;
   // The place of each row's private block; -1: it has none, and a is zero.
   const int32_t* place = nullptr;
 
@@ -132,6 +131,7 @@ struct NestedSumsParams {
 template <BlockLayout kLayout>
 struct BackSubstituteNestedParams {
   NestedRows<kLayout> rows;
+  NestedJacobian<kLayout> jacobian;  // J
   const double* h_inverse = nullptr;
   const double* b = nullptr;
   const double* camera_x = nullptr;  // 3 per camera
@@ -150,14 +150,18 @@ struct BackSubstituteNestedParams {
         camera_x + int64_t{kPrivateColumn} * rows.index.camera_id[k];
     const double* const x_p =
         point_x + int64_t{Shape::kE} * rows.index.point_id[k];
+    double jc[Shape::kNumResiduals * kPrivateColumn];
+    double jp[Shape::kESize];
+    jacobian.camera_blocks.Load(k, jc);
+    jacobian.point_blocks.Load(k, jp);
     double sum = 0.0;
     for (int r = 0; r < Shape::kNumResiduals; ++r) {
       double y = b[Shape::kNumResiduals * k + r];
       for (int i = 0; i < kPrivateColumn; ++i) {
-        y -= rows.camera_blocks(k, Shape::kF * r + i) * x_c[i];
+        y -= jc[kPrivateColumn * r + i] * x_c[i];
       }
       for (int i = 0; i < Shape::kE; ++i) {
-        y -= rows.point_blocks(k, Shape::kE * r + i) * x_p[i];
+        y -= jp[Shape::kE * r + i] * x_p[i];
       }
       sum += rows.A(k, r) * y;
     }
@@ -165,7 +169,8 @@ struct BackSubstituteNestedParams {
   }
 };
 
-// J = J diag(s), in place. Traffic: the blocks twice, 12 B per row and s.
+// J = J diag(s), in place; of opposite rows the private column alone, whose
+// camera_scale is null. Traffic: the blocks twice, 12 B per row and s.
 template <BlockLayout kLayout>
 struct ScaleNestedParams {
   using Shape = NestedStorage;
@@ -180,16 +185,21 @@ struct ScaleNestedParams {
   static constexpr int kUnroll = 1;
   int64_t size() const { return index.num_observations; }
   CERES_EXT_HOST_DEVICE void Apply(int64_t k) const {
+    const double s = place[k] < 0 ? 0.0 : private_scale[place[k]];
+    for (int r = 0; r < Shape::kNumResiduals; ++r) {
+      camera_blocks(k, Shape::kF * r + kPrivateColumn) *= s;
+    }
+    if (camera_scale == nullptr) {
+      return;
+    }
     const double* const s_c =
         camera_scale + int64_t{kPrivateColumn} * index.camera_id[k];
     const double* const s_p =
         point_scale + int64_t{Shape::kE} * index.point_id[k];
-    const double s = place[k] < 0 ? 0.0 : private_scale[place[k]];
     for (int r = 0; r < Shape::kNumResiduals; ++r) {
       for (int i = 0; i < kPrivateColumn; ++i) {
         camera_blocks(k, Shape::kF * r + i) *= s_c[i];
       }
-      camera_blocks(k, Shape::kF * r + kPrivateColumn) *= s;
       for (int i = 0; i < Shape::kE; ++i) {
         point_blocks(k, Shape::kE * r + i) *= s_p[i];
       }

@@ -33,14 +33,15 @@ inline constexpr int kNumRuns = 2;
 inline constexpr int kNumRuns = 10;
 #endif
 
-// True if there is a device, real or emulated.
-inline bool HasDevice() {
+// Devices, real or emulated.
+inline int NumDevices() {
 #ifdef CERES_EXT_WITH_CUDA
-  return kernels::NumCudaDevices(nullptr) > 0;
+  return kernels::NumCudaDevices(nullptr);
 #else
-  return false;
+  return 0;
 #endif
 }
+inline bool HasDevice() { return NumDevices() > 0; }
 
 }  // namespace ceres_ext
 

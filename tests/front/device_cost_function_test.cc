@@ -638,6 +638,7 @@ class OtherVersion : public BatchableCostFunction {
                                      8,
                                      nullptr,
                                      nullptr,
+                                     false,
                                      false};
     return model;
   }
