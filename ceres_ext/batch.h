@@ -20,9 +20,9 @@
 // ceres_ext/marginal_prior.h), is a *window*. One
 // thread block of a device, or one thread of the host, solves it from start to
 // end by exact steps with Ceres's trust region. The steps are those of
-// ceres_ext::Solve with DENSE_SCHUR, apart from rounding. So is a small dense
-// problem of any cost function that this library evaluates in batches, such as
-// a curve fit; a part of a warp solves it (ceres_ext/device/cost_function.cuh).
+// ceres_ext::Solve with DENSE_SCHUR, apart from rounding. So is a small problem
+// of any cost functions that this library evaluates in batches: windows of
+// odometry, and curve fits, which a part of a warp solves (docs/batch.md).
 // ceres_ext::Solve solves all other problems one after the other, and their
 // summaries say why (docs/batch.md).
 //

@@ -238,7 +238,7 @@ class WindowSolver::Impl {
     range.may_share = true;
     range.summary = &one->summary;
     bool has_kind = false;
-    for (int k = 0; k < kNumSmallKinds; ++k) {
+    for (int k = 0; k < kNumReservedKinds; ++k) {
       one->kinds[k] = MakeSmallKind(k, &one->batch);
       range.kinds[k] = one->kinds[k].get();
       has_kind |= range.kinds[k]->reason().empty();

@@ -92,7 +92,12 @@ class BatchSolve {
       ++first;
     }
     if (first == kNumSmallKinds) {
-      GiveReason(WhyOfNoKind({kinds_[0].get(), kinds_[1].get()}));
+      SmallKinds all{};
+      std::transform(
+          std::begin(kinds_), std::end(kinds_), all.begin(), [](const auto& k) {
+            return k.get();
+          });
+      GiveReason(WhyOfNoKind(all));
       return true;
     }
     int64_t num_rows = 0;
@@ -114,7 +119,7 @@ class BatchSolve {
         RunKind(k);
       }
     }
-    summary().device = queue_.device() + host_of_fits_;
+    summary().device = queue_.device() + host_of_others_;
     summary().window_time_in_seconds =
         call_.clock.seconds() - start - summary().pack_time_in_seconds;
     return true;
@@ -200,7 +205,8 @@ class BatchSolve {
       }
     }
     if (!lane->host_reason().empty()) {
-      host_of_fits_ = ", fits: " + queue_.DeviceOf(*lane);
+      host_of_others_ =
+          ", " + lane->host_plural() + ": " + queue_.DeviceOf(*lane);
     }
   }
 
@@ -269,7 +275,7 @@ class BatchSolve {
   std::vector<uint8_t> is_taken_;  // of problems: they are of some kind
   SmallQueue queue_;
   // ", fits: " and the host, if it solves those that the device does not.
-  std::string host_of_fits_;
+  std::string host_of_others_;
 };
 
 }  // namespace

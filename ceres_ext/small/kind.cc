@@ -2,9 +2,13 @@
 
 #include "ceres_ext/small/kind.h"
 
+#include <utility>
+
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/small/fit/fit_batch.h"
 #include "ceres_ext/small/fit/fit_piece.h"
+#include "ceres_ext/small/model_window/model_piece.h"
+#include "ceres_ext/small/model_window/model_windows.h"
 #include "ceres_ext/small/window/window_packer.h"
 #include "ceres_ext/small/window/window_piece.h"
 
@@ -72,6 +76,7 @@ void SmallPiece::Setup(SmallKind* kind,
                        int64_t begin,
                        int64_t end) {
   solved_as_ = kind->solved_as();
+  is_last_choice_ = kind->is_last_choice();
   summary_ = summary;
   begin_ = begin;
   end_ = end;
@@ -86,8 +91,12 @@ void SmallPiece::SetReason(int64_t i, const Function& why_not) {
   ProblemSummary& summary = summary_->problems[i];
   Failure failure;
   const bool is_of_kind = failure.Guard(false, [&] {
-    summary.path_reason = why_not();
-    return summary.path_reason.empty();
+    std::string reason = why_not();
+    const bool has_none = reason.empty();
+    if (has_none || !is_last_choice_ || summary.path_reason.empty()) {
+      summary.path_reason = std::move(reason);
+    }
+    return has_none;
   });
   if (failure.has_happened()) {
     AssignOrShorten(failure.sentence(), &summary.path_reason);
@@ -154,7 +163,10 @@ std::unique_ptr<SmallKind> MakeSmallKind(int number,
   if (number == 0) {
     return std::make_unique<FitBatch>(batch);
   }
-  return std::make_unique<WindowPacker>(batch);
+  if (number == 1) {
+    return std::make_unique<WindowPacker>(batch);
+  }
+  return std::make_unique<ModelWindows>(batch);
 }
 
 std::unique_ptr<SmallPiece> MakeSmallPiece(int number,
@@ -162,16 +174,19 @@ std::unique_ptr<SmallPiece> MakeSmallPiece(int number,
   if (number == 0) {
     return std::make_unique<FitPiece>(options);
   }
-  return std::make_unique<WindowPiece>(options);
+  if (number == 1) {
+    return std::make_unique<WindowPiece>(options);
+  }
+  return std::make_unique<ModelPiece>(options);
 }
 
 const std::string& WhyOfNoKind(const SmallKinds& kinds) {
   for (int k = kNumSmallKinds - 1; k >= 0; --k) {
-    if (kinds[k]->KnowsRows()) {
+    if (kinds[k] != nullptr && kinds[k]->KnowsRows()) {
       return kinds[k]->reason();
     }
   }
-  return kinds[kNumSmallKinds - 1]->reason();
+  return kinds[1]->reason();  // that of windows
 }
 
 }  // namespace ceres_ext

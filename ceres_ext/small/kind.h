@@ -1,8 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // A kind of small problem: which problems of a batch it has, how they become
-// bytes, and which team of threads solves one from start to end. Windows
-// (window/) and fits (fit/) are the kinds. SmallQueue (queue.h) does the rest.
+// bytes, and which team of threads solves one from start to end. Fits (fit/),
+// windows (window/) and windows of any model (model_window/) are the kinds.
+// SmallQueue (queue.h) does the rest.
 
 #ifndef CERES_EXT_SMALL_KIND_H_
 #define CERES_EXT_SMALL_KIND_H_
@@ -56,6 +57,11 @@ class SmallKind {
   const std::string& reason() const { return reason_; }
   // True if the reason is about the cost functions that the batch has.
   virtual bool KnowsRows() const = 0;
+  // True if a kind before this one that has read a problem says why it is of no
+  // kind.
+  virtual bool is_last_choice() const { return false; }
+  // The problems in a sentence.
+  virtual const char* plural() const = 0;
   // Reason why a device cannot solve the problems; empty if it can.
   virtual std::string WhyNotOnDevice() const { return ""; }
   virtual PieceSize piece_size() const = 0;
@@ -176,6 +182,7 @@ class SmallPiece {
   void ListThoseOfKind();
 
   SolvedAsType solved_as_ = SOLVED_AS_PROBLEM;
+  bool is_last_choice_ = false;
   BatchSummary* summary_ = nullptr;
   std::vector<uint8_t> is_of_kind_;  // of all problems
   std::vector<int64_t> numbers_;
@@ -186,7 +193,9 @@ class SmallPiece {
 std::string WhyBadBounds(const ProblemBatch& batch, int64_t i);
 
 // All kinds, in the order in which a problem is tried.
-inline constexpr int kNumSmallKinds = 2;
+inline constexpr int kNumSmallKinds = 3;
+// Those before have memory for a capacity.
+inline constexpr int kNumReservedKinds = 2;
 using SmallKinds = std::array<SmallKind*, kNumSmallKinds>;  // null: not wanted
 std::unique_ptr<SmallKind> MakeSmallKind(int number, const ProblemBatch* batch);
 std::unique_ptr<SmallPiece> MakeSmallPiece(int number,

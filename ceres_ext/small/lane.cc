@@ -125,6 +125,7 @@ void SmallLane::Read(const SmallKinds& kinds,
       part.where = kOfHost;
       if (may_leave) {
         host_reason_ = reason;
+        host_plural_ = kinds[k]->plural();
       } else {
         for (const int64_t i : part.piece->numbers()) {
           summary->problems[i].solved_as = SOLVED_AS_PROBLEM;

@@ -126,6 +126,8 @@ class SmallLane {
   const std::string& refusal() const { return refusal_; }
   // The reason why the host solves a kind although there is a device.
   const std::string& host_reason() const { return host_reason_; }
+  // The problems of that kind in a sentence.
+  const std::string& host_plural() const { return host_plural_; }
 
  private:
   struct Part {
@@ -148,6 +150,7 @@ class SmallLane {
   bool is_locked_ = false;
   bool has_capacity_ = false;
   std::string host_reason_;
+  std::string host_plural_;
   std::string refusal_;
   int64_t begin_ = 0;
   std::vector<int8_t> kind_of_;  // -1: none

@@ -145,7 +145,7 @@ std::string SmallQueue::DeviceOf(const SmallLane& lane) const {
   const std::string host = host_ + InBrackets(lane.host_reason());
   return lane.Numbers(SmallLane::kOfDevice).empty()
              ? host
-             : device() + ", fits: " + host;
+             : device() + ", " + lane.host_plural() + ": " + host;
 }
 
 SmallLane* SmallQueue::AddLane(const LoopOptions* options) {

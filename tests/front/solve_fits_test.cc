@@ -574,9 +574,13 @@ TEST(SolveFits, SaysWhyAProblemIsNone) {
   two_blocks.slots[0].values.insert(two_blocks.slots[0].values.end(),
                                     {4.0, 0.0, 1.2, 0.5});
   two_blocks.block[0][3] = 1;
+  two_blocks.slots[0].values.resize(4 * 200, 1.0);
+  for (int k = 0; k < 200; ++k) {
+    two_blocks.AddRow({0.1 * k, 1.0}, {k});
+  }
   EXPECT_TRUE(contains(reason_of({two_blocks}, nullptr, nullptr), "several"));
   EXPECT_TRUE(
-      contains(reason_of({MakePeak(1, 5000)}, nullptr, nullptr), "more than"));
+      contains(reason_of({MakePeak(1, 20000)}, nullptr, nullptr), "more than"));
   OwnLoss own;
   EXPECT_TRUE(contains(reason_of({MakePeak(1, 20)}, nullptr, &own), "loss"));
 }

@@ -3,11 +3,10 @@
 #include "ceres_ext/small/fit/fit_batch.h"
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 
-#include "ceres_ext/blocks/block_manifolds.h"
 #include "ceres_ext/blocks/loss_model.h"
+#include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/small/kind.h"
 #include "ceres_ext/small/window/window_rows.h"
 
@@ -25,7 +24,7 @@ FitBatch::FitBatch(const ProblemBatch* batch) : batch_(batch) {
     return;
   }
   for (int s = 0; s < num_slots(); ++s) {
-    ReadManifolds(arrays_[s]);
+    manifolds_.Read(parameters(arrays_[s]));
   }
   may_vary_ = (1U << num_slots()) - 1;
   if (HasKernels()) {
@@ -108,48 +107,6 @@ std::string FitBatch::CheckSlots() const {
   return "";
 }
 
-void FitBatch::ReadManifolds(int array) {
-  const Parameters& p = parameters(array);
-  if (p.manifolds == nullptr) {
-    ReadOneManifold(p.size, p.manifold);
-    return;
-  }
-  const ceres::Manifold* last = nullptr;
-  for (int64_t b = 0; b < p.num_blocks; ++b) {
-    if (p.manifolds[b] != last) {
-      last = p.manifolds[b];
-      ReadOneManifold(p.size, last);
-    }
-  }
-}
-
-void FitBatch::ReadOneManifold(int size, const ceres::Manifold* manifold) {
-  if (manifold == nullptr || numbers_.count(manifold) > 0) {
-    return;
-  }
-  int16_t& number = numbers_[manifold];
-  number = kUnknown;
-  std::vector<kernels::ManifoldFactor> factors;
-  if (manifold->AmbientSize() != size || !ReadManifold(*manifold, &factors) ||
-      factor_begin_.size() >= std::numeric_limits<int16_t>::max()) {
-    return;
-  }
-  if (std::all_of(factors.begin(), factors.end(), [](const auto& factor) {
-        return factor.kind == kernels::ManifoldKind::kEuclidean;
-      })) {
-    number = 0;
-    return;
-  }
-  number = static_cast<int16_t>(factor_begin_.size() - 1);
-  factors_.insert(factors_.end(), factors.begin(), factors.end());
-  factor_begin_.push_back(static_cast<int32_t>(factors_.size()));
-}
-
-int16_t FitBatch::NumberOf(int array, int64_t block) const {
-  const ceres::Manifold* const manifold = parameters(array).ManifoldOf(block);
-  return manifold == nullptr ? int16_t{0} : numbers_.find(manifold)->second;
-}
-
 bool FitBatch::HasKernels() const {
   const kernels::ModelForm* const form = model_->GetForm(FormKind::kFits);
   return form != nullptr && form->version == kBatchModelVersion &&
@@ -214,14 +171,9 @@ std::string FitBatch::Read(int64_t i, FitRecord* record) const {
       return "there are more than " + std::to_string(kMostBlocks) +
              " parameter blocks";
     }
-    const auto is_constant = [&](int64_t b) {
-      const ceres::Manifold* const manifold = p.ManifoldOf(b);
-      return (p.is_constant != nullptr && p.is_constant[b] != 0) ||
-             (manifold != nullptr && manifold->TangentSize() == 0);
-    };
     bool all_are_constant = true;
     for (int64_t b = begin; b < end && all_are_constant; ++b) {
-      all_are_constant = is_constant(b);
+      all_are_constant = IsConstant(p, b);
     }
     if (all_are_constant) {
       continue;
@@ -239,8 +191,8 @@ std::string FitBatch::Read(int64_t i, FitRecord* record) const {
         return "a residual block has the same parameter block twice";
       }
     }
-    record->manifold[s] = NumberOf(array, begin);
-    if (record->manifold[s] == kUnknown) {
+    record->manifold[s] = manifolds_.NumberOf(p, begin);
+    if (record->manifold[s] == ManifoldTable::kUnknown) {
       return "a manifold is user-defined";
     }
     record->varying |= 1U << s;

@@ -8,14 +8,13 @@
 
 #include <cstdint>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "ceres_ext/batch.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/small/fit/fit.h"
 #include "ceres_ext/small/kind.h"
-#include "cuda_kernels/model/manifold.h"
+#include "ceres_ext/small/manifold_table.h"
 #include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
@@ -30,6 +29,7 @@ class FitBatch final : public SmallKind {
   bool KnowsRows() const override {
     return model_ != nullptr && model_->kind == BatchModelKind::kOther;
   }
+  const char* plural() const override { return "fits"; }
   std::string WhyNotOnDevice() const override {
     return HasKernels()
                ? ""
@@ -65,18 +65,16 @@ class FitBatch final : public SmallKind {
   const std::vector<kernels::RobustLoss>& losses() const { return losses_; }
   // The first loss of the chain of residuals()[e]; -1 for none.
   int32_t loss(int e) const;
-  const std::vector<kernels::ManifoldFactor>& factors() const {
-    return factors_;
-  }
-  const std::vector<int32_t>& factor_begin() const { return factor_begin_; }
+  const ManifoldTable& manifolds() const { return manifolds_; }
   FitManifold ManifoldOf(const FitRecord& record, int s) const {
-    const int32_t* const begin = factor_begin_.data() + record.manifold[s];
-    return {factors_.data() + begin[0], begin[1] - begin[0], slot_size(s)};
+    const int32_t* const begin =
+        manifolds_.factor_begin().data() + record.manifold[s];
+    return {manifolds_.factors().data() + begin[0],
+            begin[1] - begin[0],
+            slot_size(s)};
   }
 
  private:
-  static constexpr int16_t kUnknown = -1;
-
   const ArrayProblem::Parameters& parameters(int array) const {
     return batch_->problem.parameters()[array];
   }
@@ -84,10 +82,6 @@ class FitBatch final : public SmallKind {
   bool HasKernels() const;
   std::string ReadResiduals();
   std::string CheckSlots() const;
-  void ReadManifolds(int array);
-  void ReadOneManifold(int size, const ceres::Manifold* manifold);
-  // Number of the manifold of a block, or kUnknown.
-  int16_t NumberOf(int array, int64_t block) const;
 
   const ProblemBatch* batch_;
   const BatchModel* model_ = nullptr;
@@ -96,9 +90,7 @@ class FitBatch final : public SmallKind {
   uint32_t may_vary_ = 0;
   std::vector<kernels::RobustLoss> losses_;
   std::vector<uint8_t> loss_id_;
-  std::vector<kernels::ManifoldFactor> factors_;
-  std::vector<int32_t> factor_begin_{0, 0};  // Number 0 has no factors.
-  std::unordered_map<const ceres::Manifold*, int16_t> numbers_;
+  ManifoldTable manifolds_;
 };
 
 }  // namespace ceres_ext

@@ -161,9 +161,10 @@ void FitPiece::Measure() {
     rows.begin = Take(begin, begin_, end_ + 1);
   }
   losses_ = Take(fits_->losses().data(), 0, size_of(fits_->losses()));
-  factors_ = Take(fits_->factors().data(), 0, size_of(fits_->factors()));
-  factor_begin_ =
-      Take(fits_->factor_begin().data(), 0, size_of(fits_->factor_begin()));
+  const ManifoldTable& manifolds = fits_->manifolds();
+  factors_ = Take(manifolds.factors().data(), 0, size_of(manifolds.factors()));
+  factor_begin_ = Take(
+      manifolds.factor_begin().data(), 0, size_of(manifolds.factor_begin()));
   for (int l = 0; l < kNumFitKernels; ++l) {
     records_of_[l] = Take(listed_[l].data(), 0, size_of(listed_[l]));
   }

@@ -43,6 +43,7 @@ class WindowPacker final : public SmallKind {
   explicit WindowPacker(const ProblemBatch* batch);
 
   SolvedAsType solved_as() const override { return SOLVED_AS_WINDOW; }
+  const char* plural() const override { return "windows"; }
   // True if some residual blocks are of cost functions that windows have.
   bool KnowsRows() const override { return !arrays_.empty(); }
   PieceSize piece_size() const override {

@@ -1,0 +1,715 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// A Levenberg-Marquardt solve of a model window (model_window.h) by a team,
+// which so far is a thread of the host. The only copy of the loop. Between its
+// calls the rows are evaluated at the candidate, with derivatives:
+//
+//   solve.Begin(options);
+//   do evaluate the rows; while (solve.Advance());
+//
+// Advance judges the candidate. If it becomes x, H and g are added up. Then
+//
+//   per block of E  V + D^2 = L L', Y = L^-1 W, z = L^-1 g
+//   per cell of FF  S = U + D^2 - sum of Y'Y, b = -g + sum of Y'z
+//   S = L L' by columns of blocks, with b as its last row
+//   the step, the model's change -g's / 2 + |D s|^2 / 2, and x (+) s
+//
+// until a step is valid. Each element of a cell is one sum in the order of the
+// rows, so the bits depend on nothing else. A warp of a team has a cell, and a
+// lane one of its elements; a thread of the host has all, by vectors.
+//
+// A Team is one of those of windows (small/window/loop.h), without clusters.
+#ifndef CERES_EXT_SMALL_MODEL_WINDOW_MODEL_SOLVE_H_
+#define CERES_EXT_SMALL_MODEL_WINDOW_MODEL_SOLVE_H_
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "ceres_ext/small/fit/fit.h"
+#include "ceres_ext/small/model_window/model_window.h"
+#include "ceres_ext/solver/trust_region.h"
+
+namespace ceres_ext {
+
+template <typename Team>
+class ModelSolve : public ModelWindow {
+ public:
+  // *its_verdict: a number that all threads of the team see.
+  CERES_EXT_HOST_DEVICE ModelSolve(const ModelWindow& window,
+                                   int32_t* its_verdict,
+                                   Team* team)
+      : ModelWindow(window), verdict_(its_verdict), team_(team) {}
+
+  // The start is the first candidate.
+  CERES_EXT_HOST_DEVICE void Begin(const TrustRegionOptions& options) {
+    if (rank() == 0) {
+      *result = ModelResult();
+      result->region = TrustRegion(options);
+    }
+    for (int e = rank(); e < counts.num_values; e += size()) {
+      x[e] = start[e];
+      candidate[e] = start[e];
+    }
+    team_->Barrier();
+    for (int b = rank(); b < num_blocks(); b += size()) {
+      SetTangents(blocks[b]);
+    }
+    ForgetRows();
+  }
+
+  // The rows are evaluated at the candidate. True if there is another one.
+  CERES_EXT_HOST_DEVICE bool Advance() {
+    const double cost = Cost();
+    const bool is_first = result->has_begun == 0;
+    team_->Barrier();
+    if (!is_first) {
+      const auto verdict = static_cast<TrustRegion::Verdict>(Decide([&] {
+        return static_cast<int32_t>(
+            result->region.Judge(result->model_cost_change,
+                                 cost,
+                                 result->x_norm,
+                                 result->step_norm));
+      }));
+      if (verdict == TrustRegion::Verdict::kEnded) {
+        return false;
+      }
+      if (verdict == TrustRegion::Verdict::kAccepted) {
+        for (int e = rank(); e < counts.num_values; e += size()) {
+          x[e] = candidate[e];
+        }
+        team_->Barrier();
+      }
+      if (verdict == TrustRegion::Verdict::kRejected) {
+        return FindCandidate();
+      }
+    }
+    return Linearize(is_first, cost) && FindCandidate();
+  }
+
+ private:
+  static constexpr int kWarp = Team::kWarp;
+  static constexpr int kE = kMaxEliminatedColumns;
+
+  CERES_EXT_HOST_DEVICE int rank() const { return team_->rank(); }
+  CERES_EXT_HOST_DEVICE int size() const { return team_->size(); }
+  CERES_EXT_HOST_DEVICE int lane() const { return rank() % kWarp; }
+  CERES_EXT_HOST_DEVICE int warp() const { return rank() / kWarp; }
+  CERES_EXT_HOST_DEVICE int num_warps() const { return size() / kWarp; }
+  CERES_EXT_HOST_DEVICE int num_blocks() const {
+    return counts.num_eliminated + counts.num_others;
+  }
+  CERES_EXT_HOST_DEVICE const ModelBlock& other(int b) const {
+    return blocks[counts.num_eliminated + b];
+  }
+  // The first column of F in the vectors of all columns.
+  CERES_EXT_HOST_DEVICE int first_other() const {
+    return kE * counts.num_eliminated;
+  }
+  CERES_EXT_HOST_DEVICE int first_column(int block) const {
+    return blocks[block].column +
+           (block < counts.num_eliminated ? 0 : first_other());
+  }
+  // Column c of S begins at its diagonal.
+  CERES_EXT_HOST_DEVICE double* SchurColumn(int c) const {
+    return schur + int64_t{c} * (counts.num_columns + 1) -
+           int64_t{c} * (c - 1) / 2;
+  }
+  CERES_EXT_HOST_DEVICE double* Schur(int r, int c) const {
+    return SchurColumn(c) + (r - c);
+  }
+  CERES_EXT_HOST_DEVICE FitManifold ManifoldOf(const ModelBlock& block) const {
+    const int32_t* const begin = tables.factor_begin + block.manifold;
+    return {tables.factors + begin[0], begin[1] - begin[0], block.size};
+  }
+  CERES_EXT_HOST_DEVICE static bool IsFinite(double value) {
+    return value - value == 0.0;  // NOLINT(misc-redundant-expression)
+  }
+
+  // The first thread decides, and all get the result and see the region.
+  template <typename Function>
+  CERES_EXT_HOST_DEVICE int32_t Decide(const Function& function) {
+    if (rank() == 0) {
+      *verdict_ = static_cast<int32_t>(function());
+    }
+    team_->Barrier();
+    const int32_t verdict = *verdict_;
+    team_->Barrier();
+    return verdict;
+  }
+
+  CERES_EXT_HOST_DEVICE void SetTangents(const ModelBlock& block) {
+    if (block.tangent < 0) {
+      return;
+    }
+    double* const p = tangents + block.tangent;
+    for (int e = 0; e < block.size * block.num_columns; ++e) {
+      p[e] = 0.0;
+    }
+    ManifoldOf(block).PlusJacobian(
+        candidate + block.state, block.num_columns, p);
+  }
+
+  // A row that is not evaluated has no cost.
+  CERES_EXT_HOST_DEVICE void ForgetRows() {
+    for (int m = 0; m < num_models; ++m) {
+      for (int i = rank(); i < rows[m].end - rows[m].begin; i += size()) {
+        rows[m].squared_norms[i] = std::numeric_limits<double>::quiet_NaN();
+      }
+    }
+  }
+
+  // The cost of the candidate; DBL_MAX if it can't be evaluated.
+  CERES_EXT_HOST_DEVICE double Cost() {
+    double sums[2] = {};
+    for (int m = 0; m < num_models; ++m) {
+      for (int i = rank(); i < rows[m].end - rows[m].begin; i += size()) {
+        const double s = rows[m].squared_norms[i];
+        double rho[3];
+        rows[m].loss.Evaluate(i, s, rho);
+        sums[0] += rho[0];
+        sums[1] += IsFinite(s) ? 0.0 : 1.0;
+      }
+    }
+    team_->Sum(sums);
+    return sums[1] == 0.0 ? 0.5 * sums[0] : DBL_MAX;
+  }
+
+  // H and g at x. True if the loop continues.
+  CERES_EXT_HOST_DEVICE bool Linearize(bool is_first, double cost) {
+    AddCells();
+    double bad[1] = {cost < DBL_MAX ? 0.0 : 1.0};
+    const int num_all = first_other() + counts.num_columns;
+    for (int c = rank(); c < num_all; c += size()) {
+      const bool is_finite = IsFinite(diagonal[c]) && IsFinite(gradient[c]);
+      bad[0] += is_finite ? 0.0 : 1.0;
+      if (is_first) {
+        scale[c] = result->region.Scale(diagonal[c]);
+      }
+    }
+    team_->Sum(bad);
+    double largest[1] = {0.0};
+    for (int b = rank(); b < num_blocks() && bad[0] == 0.0; b += size()) {
+      LargestChange(b, largest);
+    }
+    team_->Max(largest);
+    return Decide([&] {
+             TrustRegion* const region = &result->region;
+             result->has_begun = 1;
+             const bool is_evaluated = bad[0] == 0.0;
+             return is_first
+                        ? region->Begin(is_evaluated, cost, largest[0])
+                        : region->Linearize(is_evaluated, cost, largest[0]);
+           }) != 0;
+  }
+
+  // The largest element of |x (+) -g - x| in a block; NaN if one is.
+  CERES_EXT_HOST_DEVICE void LargestChange(int b, double* largest) const {
+    using std::fabs;
+    const ModelBlock& block = blocks[b];
+    double step[kMaxModelValues];
+    double moved[kMaxModelValues];
+    for (int c = 0; c < block.num_columns; ++c) {
+      step[c] = -gradient[first_column(b) + c];
+    }
+    ManifoldOf(block).Plus(x + block.state, step, moved);
+    for (int e = 0; e < block.size; ++e) {
+      const double change = fabs(x[block.state + e] - moved[e]);
+      if (!(change <= *largest) && *largest == *largest) {
+        *largest = change;
+      }
+    }
+  }
+
+  // Calls function(a, b, i, of) for the derivatives of each residual of a
+  // cell's rows by its two blocks; residual i of those of the model `of`.
+  template <typename Function>
+  CERES_EXT_HOST_DEVICE void ForEachResidual(const ModelCell* cell,
+                                             const Function& function) const {
+    const ModelRows* of = rows;
+    for (int k = cell[0].begin; k < cell[1].begin; ++k) {
+      const ModelEntry entry = entries[k];
+      while (entry.row >= of->end) {
+        ++of;
+      }
+      const int64_t first = int64_t{entry.row - of->begin} * of->num_residuals;
+      for (int64_t i = first; i < first + of->num_residuals; ++i) {
+        const double* const j = of->columns + i * of->stride;
+        function(j + entry.a, j + entry.b, i, *of);
+      }
+    }
+  }
+  // Calls function(a, b, z) for the rows of Y of each block of E that two
+  // blocks are beside, and the element of z.
+  template <typename Function>
+  CERES_EXT_HOST_DEVICE void ForEachEliminated(const ModelCell* cell,
+                                               const Function& function) const {
+    for (int k = cell[0].schur; k < cell[1].schur; ++k) {
+      const ModelEntry entry = schur_entries[k];
+      const ModelEliminated e = eliminated[entry.row];
+      const int n = blocks[entry.row].num_columns;
+      for (int t = 0; t < n; ++t) {
+        const double* const row = y + e.w + e.width * t;
+        function(row + entry.a, row + entry.b, z[kE * entry.row + t]);
+      }
+    }
+  }
+
+  // Calls store(r, c, sum) for each element of the sum of a'b over what
+  // for_each(function) calls function(a, b, ...) for.
+  template <typename ForEach, typename Store>
+  CERES_EXT_HOST_DEVICE void SumCell(int num_rows,
+                                     int num_columns,
+                                     const ForEach& for_each,
+                                     const Store& store) const {
+    if constexpr (kWarp > 1) {
+      for (int e = lane(); e < num_rows * num_columns; e += kWarp) {
+        const int r = e / num_columns;
+        const int c = e % num_columns;
+        double sum = 0.0;
+        for_each([&](const double* a, const double* b, const auto&...) {
+          sum += a[r] * b[c];
+        });
+        store(r, c, sum);
+      }
+    } else if (num_rows == 6 && num_columns == 6) {
+      SumWhole<6, 6>(6, 6, for_each, store);
+    } else if (num_rows == 9 && num_columns == 9) {
+      SumWhole<9, 9>(9, 9, for_each, store);
+    } else if (num_rows == 9 && num_columns == 6) {
+      SumWhole<9, 6>(9, 6, for_each, store);
+    } else if (num_rows == 6 && num_columns == 9) {
+      SumWhole<6, 9>(6, 9, for_each, store);
+    } else if (num_rows == 1 && num_columns == 6) {
+      SumWhole<1, 6>(1, 6, for_each, store);
+    } else if (num_rows == 3 && num_columns == 6) {
+      SumWhole<3, 6>(3, 6, for_each, store);
+    } else {
+      SumWhole<0, 0>(num_rows, num_columns, for_each, store);
+    }
+  }
+  // All elements at once, of sizes that the compiler knows unless they are 0.
+  template <int kRows, int kColumns, typename ForEach, typename Store>
+  CERES_EXT_HOST_DEVICE static void SumWhole(int given_rows,
+                                             int given_columns,
+                                             const ForEach& for_each,
+                                             const Store& store) {
+    const int num_rows = kRows > 0 ? kRows : given_rows;
+    const int num_columns = kColumns > 0 ? kColumns : given_columns;
+    double sum[kRows > 0 ? kRows : kMaxModelValues]
+              [kColumns > 0 ? kColumns : kMaxModelValues] = {};
+    for_each([&](const double* a, const double* b, const auto&...) {
+      for (int r = 0; r < num_rows; ++r) {
+        for (int c = 0; c < num_columns; ++c) {
+          sum[r][c] += a[r] * b[c];
+        }
+      }
+    });
+    for (int r = 0; r < num_rows; ++r) {
+      for (int c = 0; c < num_columns; ++c) {
+        store(r, c, sum[r][c]);
+      }
+    }
+  }
+
+  // The elements of g that a diagonal cell's rows add up to.
+  CERES_EXT_HOST_DEVICE void AddGradient(const ModelCell* cell,
+                                         int num_columns,
+                                         double* to) const {
+    for (int r = lane(); r < num_columns; r += kWarp) {
+      double sum = 0.0;
+      ForEachResidual(
+          cell,
+          [&](const double* a, const double*, int64_t i, const ModelRows& of) {
+            sum += a[r] * of.residuals[i];
+          });
+      to[r] = sum;
+    }
+  }
+
+  CERES_EXT_HOST_DEVICE void AddCells() {
+    for (int e = warp(); e < counts.num_eliminated; e += num_warps()) {
+      const ModelCell* const cell = diagonal_cells + e;
+      const int n = blocks[e].num_columns;
+      for (int r = lane(); r < kE; r += kWarp) {
+        diagonal[kE * e + r] = 0.0;
+        gradient[kE * e + r] = 0.0;
+      }
+      team_->WarpBarrier();
+      AddCell(cell, n, n, [&](int r, int c, double sum) {
+        v[9 * e + 3 * r + c] = sum;
+        if (r == c) {
+          diagonal[kE * e + r] = sum;
+        }
+      });
+      AddGradient(cell, n, gradient + kE * e);
+    }
+    for (int k = warp(); k < counts.num_eliminated_cells; k += num_warps()) {
+      const ModelCell* const cell = eliminated_cells + k;
+      const ModelEliminated& e = eliminated[cell->a];
+      double* const to = w + e.w + cell->values;
+      AddCell(cell,
+              blocks[cell->a].num_columns,
+              other(cell->b).num_columns,
+              [&](int r, int c, double sum) { to[e.width * r + c] = sum; });
+    }
+    for (int k = warp(); k < counts.num_cells; k += num_warps()) {
+      const ModelCell* const cell = cells + k;
+      const ModelBlock& a = other(cell->a);
+      const int num_columns = other(cell->b).num_columns;
+      const bool is_diagonal = cell->a == cell->b;
+      double* const to = u + cell->values;
+      AddCell(cell, a.num_columns, num_columns, [&](int r, int c, double sum) {
+        to[num_columns * r + c] = sum;
+        if (is_diagonal && r == c) {
+          diagonal[first_other() + a.column + r] = sum;
+        }
+      });
+      if (is_diagonal) {
+        AddGradient(cell, num_columns, gradient + first_other() + a.column);
+      }
+    }
+    team_->Barrier();
+  }
+
+  template <typename Store>
+  CERES_EXT_HOST_DEVICE void AddCell(const ModelCell* cell,
+                                     int num_rows,
+                                     int num_columns,
+                                     const Store& store) const {
+    SumCell(
+        num_rows,
+        num_columns,
+        [&](const auto& function) { ForEachResidual(cell, function); },
+        store);
+  }
+
+  CERES_EXT_HOST_DEVICE double Damping(int column) const {
+    return result->region.SquaredDamping(diagonal[column], scale[column]);
+  }
+
+  // Damps until there is a valid step. False if the loop ends before.
+  CERES_EXT_HOST_DEVICE bool FindCandidate() {
+    while (!TakeStep()) {
+      if (Decide([&] { return result->region.RejectInvalidStep(); }) == 0) {
+        return false;
+      }
+    }
+    ForgetRows();
+    team_->Barrier();
+    return true;
+  }
+
+  // The step and the candidate. False if the step is not valid.
+  CERES_EXT_HOST_DEVICE bool TakeStep() {
+    double bad[1] = {Eliminate() ? 0.0 : 1.0};
+    team_->Sum(bad);
+    FormSchur();
+    if (bad[0] != 0.0 || !Factorize()) {
+      return false;
+    }
+    if (warp() == 0) {
+      SolveOthers();
+    }
+    team_->Barrier();
+    for (int e = warp(); e < counts.num_eliminated; e += num_warps()) {
+      SolveEliminated(e);
+    }
+    team_->Barrier();
+    return PlaceCandidate();
+  }
+
+  // Eliminates this warp's blocks of E. False if one is not positive definite.
+  CERES_EXT_HOST_DEVICE bool Eliminate() {
+    using std::sqrt;
+    bool is_definite = true;
+    for (int e = warp(); e < counts.num_eliminated; e += num_warps()) {
+      const int n = blocks[e].num_columns;
+      double l[3][3] = {};
+      double right[3] = {};
+      for (int c = 0; c < n; ++c) {
+        for (int r = c; r < n; ++r) {
+          l[r][c] = v[9 * e + 3 * r + c];
+        }
+        l[c][c] += Damping(kE * e + c);
+        right[c] = gradient[kE * e + c];
+      }
+      for (int c = 0; c < n; ++c) {
+        for (int t = 0; t < c; ++t) {
+          for (int r = c; r < n; ++r) {
+            l[r][c] -= l[r][t] * l[c][t];
+          }
+          right[c] -= l[c][t] * right[t];
+        }
+        is_definite = is_definite && l[c][c] > 0.0;
+        l[c][c] = 1.0 / sqrt(l[c][c]);
+        for (int r = c + 1; r < n; ++r) {
+          l[r][c] *= l[c][c];
+        }
+        right[c] *= l[c][c];
+      }
+      for (int k = lane(); k < 9; k += kWarp) {
+        factors[9 * e + k] = l[k / 3][k % 3];
+      }
+      for (int c = lane(); c < kE; c += kWarp) {
+        z[kE * e + c] = right[c];
+      }
+      const int width = eliminated[e].width;
+      const double* const from = w + eliminated[e].w;
+      double* const to = y + eliminated[e].w;
+      for (int k = lane(); k < width; k += kWarp) {
+        for (int c = 0; c < n; ++c) {
+          double value = from[width * c + k];
+          for (int t = 0; t < c; ++t) {
+            value -= l[c][t] * to[width * t + k];
+          }
+          to[width * c + k] = value * l[c][c];
+        }
+      }
+    }
+    return is_definite;
+  }
+
+  CERES_EXT_HOST_DEVICE void FormSchur() {
+    const int64_t num_values = ModelSchurSize(counts.num_columns);
+    for (int64_t k = rank(); k < num_values; k += size()) {
+      schur[k] = 0.0;
+    }
+    team_->Barrier();
+    for (int k = warp(); k < counts.num_cells; k += num_warps()) {
+      const ModelCell* const cell = cells + k;
+      const ModelBlock& a = other(cell->a);
+      const ModelBlock& b = other(cell->b);
+      const bool is_diagonal = cell->a == cell->b;
+      SumCell(
+          a.num_columns,
+          b.num_columns,
+          [&](const auto& function) { ForEachEliminated(cell, function); },
+          [&](int r, int c, double sum) {
+            if (is_diagonal && c > r) {
+              return;
+            }
+            double value = u[cell->values + b.num_columns * r + c] - sum;
+            if (is_diagonal && r == c) {
+              value += Damping(first_other() + a.column + r);
+            }
+            *Schur(a.column + r, b.column + c) = value;
+          });
+      for (int r = lane(); is_diagonal && r < a.num_columns; r += kWarp) {
+        double sum = 0.0;
+        ForEachEliminated(cell,
+                          [&](const double* y_a, const double*, double of_z) {
+                            sum += y_a[r] * of_z;
+                          });
+        const int column = a.column + r;
+        *Schur(counts.num_columns, column) =
+            sum - gradient[first_other() + column];
+      }
+    }
+    team_->Barrier();
+  }
+
+  // S = L L', with the inverse of L's diagonal; its last row becomes L^-1 b.
+  CERES_EXT_HOST_DEVICE bool Factorize() {
+    if (rank() == 0) {
+      *verdict_ = 1;
+    }
+    team_->Barrier();
+    for (int b = 0; b < counts.num_others; ++b) {
+      const ModelBlock& block = other(b);
+      if (warp() == 0 && !FactorizeDiagonal(block) && lane() == 0) {
+        *verdict_ = 0;
+      }
+      team_->Barrier();
+      for (int k = run_begin[b]; k < run_begin[b + 1]; ++k) {
+        SolveRows(block, runs[k]);
+      }
+      team_->Barrier();
+      UpdateBehind(block, run_begin[b], run_begin[b + 1]);
+      team_->Barrier();
+    }
+    const bool is_definite = *verdict_ != 0;
+    team_->Barrier();
+    return is_definite;
+  }
+
+  // A lane has a row.
+  CERES_EXT_HOST_DEVICE bool FactorizeDiagonal(const ModelBlock& block) {
+    using std::sqrt;
+    bool is_definite = true;
+    const int end = block.column + block.num_columns;
+    for (int c = block.column; c < end; ++c) {
+      double* const column = SchurColumn(c);
+      const double pivot = column[0];
+      is_definite = is_definite && pivot > 0.0;
+      const double inverse = 1.0 / sqrt(pivot);
+      team_->WarpBarrier();  // All lanes have read the pivot.
+      for (int r = lane(); r < end - c; r += kWarp) {
+        column[r] = r == 0 ? inverse : column[r] * inverse;
+      }
+      team_->WarpBarrier();
+      for (int t = c + 1; t < end; ++t) {
+        double* const to = SchurColumn(t);
+        for (int r = t + lane(); r < end; r += kWarp) {
+          to[r - t] -= column[r - c] * column[t - c];
+        }
+      }
+      team_->WarpBarrier();
+    }
+    return is_definite;
+  }
+
+  // Rows of the run, times L^-T of the diagonal block. A thread has a row.
+  CERES_EXT_HOST_DEVICE void SolveRows(const ModelBlock& block,
+                                       const ModelRun& run) {
+    const int end = block.column + block.num_columns;
+    for (int c = block.column; c < end; ++c) {
+      double* const to = SchurColumn(c) - c;
+      for (int t = block.column; t < c; ++t) {
+        const double* const from = SchurColumn(t) - t;
+        const double factor = from[c];
+        for (int r = run.begin + rank(); r < run.end; r += size()) {
+          to[r] -= factor * from[r];
+        }
+      }
+      const double inverse = to[c];
+      for (int r = run.begin + rank(); r < run.end; r += size()) {
+        to[r] *= inverse;
+      }
+    }
+  }
+
+  // Subtracts the block's columns from those behind it. A warp has a column.
+  CERES_EXT_HOST_DEVICE void UpdateBehind(const ModelBlock& block,
+                                          int first_run,
+                                          int end_run) {
+    int turn = 0;
+    for (int k = first_run; k < end_run; ++k) {
+      for (int c = runs[k].begin; c < runs[k].end && c < counts.num_columns;
+           ++c, ++turn) {
+        if (turn % num_warps() != warp()) {
+          continue;
+        }
+        for (int l = k; l < end_run; ++l) {
+          UpdateColumn(block, c, l == k ? c : runs[l].begin, runs[l].end);
+        }
+      }
+    }
+  }
+
+  // Rows [begin, end) of column c.
+  CERES_EXT_HOST_DEVICE void UpdateColumn(const ModelBlock& block,
+                                          int c,
+                                          int begin,
+                                          int end) {
+    double* const to = SchurColumn(c) - c;
+    const int last = block.column + block.num_columns;
+    int t = block.column;
+    for (; t + 3 <= last; t += 3) {
+      const double* const p = SchurColumn(t) - t;
+      const double* const q = SchurColumn(t + 1) - (t + 1);
+      const double* const s = SchurColumn(t + 2) - (t + 2);
+      const double of_p = p[c];
+      const double of_q = q[c];
+      const double of_s = s[c];
+      for (int r = begin + lane(); r < end; r += kWarp) {
+        to[r] -= of_p * p[r] + of_q * q[r] + of_s * s[r];
+      }
+    }
+    for (; t < last; ++t) {
+      const double* const p = SchurColumn(t) - t;
+      const double of_p = p[c];
+      for (int r = begin + lane(); r < end; r += kWarp) {
+        to[r] -= of_p * p[r];
+      }
+    }
+  }
+
+  // L' s = L^-1 b, by the first warp.
+  CERES_EXT_HOST_DEVICE void SolveOthers() {
+    double* const to = step + first_other();
+    for (int c = counts.num_columns - 1; c >= 0; --c) {
+      const double* const column = SchurColumn(c) - c;
+      double sum = 0.0;
+      for (int r = c + 1 + lane(); r < counts.num_columns; r += kWarp) {
+        sum += column[r] * to[r];
+      }
+      sum = team_->WarpSum(sum);
+      if (lane() == 0) {
+        to[c] = (column[counts.num_columns] - sum) * column[c];
+      }
+      team_->WarpBarrier();
+    }
+  }
+
+  // -L^-T (z + Y s), by a warp.
+  CERES_EXT_HOST_DEVICE void SolveEliminated(int e) {
+    double right[kE] = {};
+    const ModelEliminated& of = eliminated[e];
+    const int n = blocks[e].num_columns;
+    for (int k = of.cell; k < eliminated[e + 1].cell; ++k) {
+      const ModelBlock& b = other(eliminated_cells[k].b);
+      const double* const s = step + first_other() + b.column;
+      const double* const of_cell = y + of.w + eliminated_cells[k].values;
+      for (int c = lane(); c < b.num_columns; c += kWarp) {
+        for (int r = 0; r < n; ++r) {
+          right[r] += of_cell[of.width * r + c] * s[c];
+        }
+      }
+    }
+    for (int r = 0; r < n; ++r) {
+      right[r] = team_->WarpSum(right[r]);
+    }
+    if (lane() == 0) {
+      const double* const l = factors + 9 * e;
+      for (int r = n - 1; r >= 0; --r) {
+        double value = -z[kE * e + r] - right[r];
+        for (int t = r + 1; t < n; ++t) {
+          value -= l[3 * t + r] * step[kE * e + t];
+        }
+        step[kE * e + r] = value * l[4 * r];
+      }
+      for (int r = n; r < kE; ++r) {
+        step[kE * e + r] = 0.0;
+      }
+    }
+  }
+
+  // x (+) s, and what is decided by. False if the step is not valid.
+  CERES_EXT_HOST_DEVICE bool PlaceCandidate() {
+    using std::sqrt;
+    double sums[3] = {};
+    for (int b = rank(); b < num_blocks(); b += size()) {
+      const ModelBlock& block = blocks[b];
+      const int first = first_column(b);
+      for (int c = first; c < first + block.num_columns; ++c) {
+        sums[0] += step[c] * (Damping(c) * step[c] - gradient[c]);
+      }
+      const double* const from = x + block.state;
+      double* const to = candidate + block.state;
+      ManifoldOf(block).Plus(from, step + first, to);
+      for (int e = 0; e < block.size; ++e) {
+        sums[1] += from[e] * from[e];
+        sums[2] += (from[e] - to[e]) * (from[e] - to[e]);
+      }
+      SetTangents(block);
+    }
+    team_->Sum(sums);
+    const double change = 0.5 * sums[0];
+    if (rank() == 0) {
+      result->model_cost_change = change;
+      result->x_norm = sqrt(sums[1]);
+      result->step_norm = sqrt(sums[2]);
+    }
+    // NaN is not greater, and an infinite step is not valid.
+    return change > 0.0 && IsFinite(change);
+  }
+
+  int32_t* const verdict_;
+  Team* const team_;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_SMALL_MODEL_WINDOW_MODEL_SOLVE_H_

@@ -1,0 +1,294 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// A model window: a small problem whose residual blocks are of any models that
+// this library evaluates row by row. Its blocks that vary are eliminated ones
+// (E: points, inverse depths) of up to three columns, no two of which a row
+// has, and others (F) of up to sixteen.
+//
+// A window is bytes: a record, its blocks, and lists of what is added up where.
+// Rows are in arrays that all windows of a piece share, model by model, each
+// window's end to end.
+//
+//   H = J'J   cell by cell: one for each pair of blocks that some row has
+//   S = U + D^2 - sum over E of W'(V + D^2)^-1 W, where U, W and V are the
+//   cells of FF, EF and EE
+//
+// Blocks of F are in the order of the factorisation of S, which fills in few.
+// S is a packed triangle, column by column, with the right-hand side as its
+// last row.
+#ifndef CERES_EXT_SMALL_MODEL_WINDOW_MODEL_WINDOW_H_
+#define CERES_EXT_SMALL_MODEL_WINDOW_MODEL_WINDOW_H_
+
+#include <cstdint>
+
+#include "ceres_ext/solver/trust_region.h"
+#include "cuda_kernels/base/host_device.h"
+#include "cuda_kernels/model/manifold.h"
+#include "cuda_kernels/model/robust_loss.h"
+
+namespace ceres_ext {
+
+// Most models, and parameter blocks of a row.
+inline constexpr int kMaxModels = 16;
+inline constexpr int kMaxModelSlots = 6;
+// Most values of a block, and columns of one of E.
+inline constexpr int kMaxModelValues = 16;
+inline constexpr int kMaxEliminatedColumns = 3;
+// Most blocks and columns of F, blocks of E, and rows.
+inline constexpr int kMaxModelBlocks = 128;
+inline constexpr int kMaxModelColumns = 1024;
+inline constexpr int kMaxEliminated = 1 << 14;
+inline constexpr int kMaxModelRows = 1 << 14;
+
+// A block that varies. Blocks of E come first.
+struct ModelBlock {
+  int32_t state = 0;  // its first value, among the window's
+  int32_t tangent =
+      -1;              // the first value of P among the window's; -1: identity
+  int32_t column = 0;  // its first one: of S, or kMaxEliminatedColumns e
+  int16_t size = 0;
+  int16_t num_columns = 0;
+  int32_t manifold = 0;  // its number in the piece
+};
+
+// A row's part of a cell: the columns of its derivative, or of W of an
+// eliminated block, that belong to the two blocks.
+struct ModelEntry {
+  int32_t row = 0;  // or block of E
+  uint16_t a = 0;
+  uint16_t b = 0;
+};
+
+// A cell of H. Its entries end where those of the next cell begin.
+struct ModelCell {
+  int32_t a = 0;       // block of E, or of F (number in F); its rows
+  int32_t b = 0;       // block of F, its columns; b <= a in F
+  int32_t begin = 0;   // the first entry
+  int32_t schur = 0;   // FF: the first entry of blocks of E that have both
+  int32_t values = 0;  // FF: in U; EF: the first column in W of block a
+};
+
+// An eliminated block e. Those behind it begin where it ends.
+struct ModelEliminated {
+  int32_t w = 0;      // the first value of W_e, row-major
+  int32_t cell = 0;   // the first of its cells of EF, in the order of columns
+  int32_t width = 0;  // columns of W_e
+};
+
+// Consecutive rows of S.
+struct ModelRun {
+  int32_t begin = 0;
+  int32_t end = 0;
+};
+
+struct ModelCounts {
+  int32_t num_eliminated = 0;
+  int32_t num_others = 0;   // blocks of F
+  int32_t num_columns = 0;  // of S
+  int32_t num_values = 0;   // of blocks that vary
+  int32_t num_constants = 0;
+  int32_t num_tangents = 0;
+  int32_t num_rows = 0;
+  int32_t num_eliminated_cells = 0;  // EF
+  int32_t num_cells = 0;             // FF
+  int32_t num_entries = 0;           // of all cells
+  int32_t num_schur_entries = 0;
+  int32_t num_runs = 0;
+  int32_t num_w = 0;  // values of W
+  int32_t num_u = 0;  // values of U
+};
+
+// Places one array after the other in bytes.
+class ModelPlaces {
+ public:
+  template <typename T>
+  CERES_EXT_HOST_DEVICE int64_t Add(int64_t n) {
+    const int64_t at = size_;
+    size_ += (n * static_cast<int64_t>(sizeof(T)) + 15) / 16 * 16;
+    return at;
+  }
+  CERES_EXT_HOST_DEVICE int64_t size() const { return size_; }
+
+ private:
+  int64_t size_ = 0;
+};
+
+// The places of a window's arrays in its bytes.
+struct ModelInput {
+  CERES_EXT_HOST_DEVICE explicit ModelInput(const ModelCounts& n) {
+    ModelPlaces places;
+    values = places.Add<double>(n.num_values);
+    constants = places.Add<double>(n.num_constants);
+    blocks = places.Add<ModelBlock>(n.num_eliminated + n.num_others);
+    eliminated = places.Add<ModelEliminated>(n.num_eliminated + 1);
+    diagonal_cells = places.Add<ModelCell>(n.num_eliminated + 1);
+    eliminated_cells = places.Add<ModelCell>(n.num_eliminated_cells + 1);
+    cells = places.Add<ModelCell>(n.num_cells + 1);
+    entries = places.Add<ModelEntry>(n.num_entries);
+    schur_entries = places.Add<ModelEntry>(n.num_schur_entries);
+    run_begin = places.Add<int32_t>(n.num_others + 1);
+    runs = places.Add<ModelRun>(n.num_runs);
+    num_bytes = places.size();
+  }
+  int64_t values, constants, blocks, eliminated, diagonal_cells,
+      eliminated_cells, cells, entries, schur_entries, run_begin, runs;
+  int64_t num_bytes;
+};
+
+struct ModelResult {
+  TrustRegion region;
+  // These describe the step to the candidate.
+  double model_cost_change = 0.0;
+  double x_norm = 0.0;
+  double step_norm = 0.0;
+  int32_t has_begun = 0;
+};
+
+// The places of a window's results, and of what its rows are evaluated at.
+struct ModelOutput {
+  CERES_EXT_HOST_DEVICE explicit ModelOutput(const ModelCounts& n) {
+    ModelPlaces places;
+    result = places.Add<ModelResult>(1);
+    values = places.Add<double>(n.num_values);
+    candidate = places.Add<double>(n.num_values);
+    tangents = places.Add<double>(n.num_tangents);
+    num_bytes = places.size();
+  }
+  int64_t result, values, candidate, tangents;
+  int64_t num_bytes;
+};
+
+// The places of what a solve needs beside them, except for rows and S.
+struct ModelScratch {
+  CERES_EXT_HOST_DEVICE explicit ModelScratch(const ModelCounts& n) {
+    ModelPlaces places;
+    const int64_t e = n.num_eliminated;
+    const int64_t all = kMaxEliminatedColumns * e + n.num_columns;
+    w = places.Add<double>(n.num_w);
+    y = places.Add<double>(n.num_w);
+    u = places.Add<double>(n.num_u);
+    v = places.Add<double>(9 * e);
+    factors = places.Add<double>(9 * e);
+    z = places.Add<double>(kMaxEliminatedColumns * e);
+    gradient = places.Add<double>(all);
+    diagonal = places.Add<double>(all);
+    scale = places.Add<double>(all);
+    step = places.Add<double>(all);
+    num_bytes = places.size();
+  }
+  int64_t w, y, u, v, factors, z, gradient, diagonal, scale, step;
+  int64_t num_bytes;
+};
+
+// Values of S with the right-hand side.
+CERES_EXT_HOST_DEVICE inline int64_t ModelSchurSize(int num_columns) {
+  return int64_t{num_columns} * (num_columns + 3) / 2;
+}
+
+struct ModelWindowRecord {
+  int64_t input_begin = 0;
+  int64_t output_begin = 0;
+  ModelCounts counts;
+  // The window's rows of each model, in the piece's arrays.
+  int32_t row_begin[kMaxModels] = {};
+  int32_t row_end[kMaxModels] = {};
+};
+
+// Rows of a model that are evaluated.
+struct ModelRows {
+  int32_t begin = 0;  // the window's numbers
+  int32_t end = 0;
+  int32_t num_residuals = 0;
+  int32_t stride = 0;  // of a residual's derivatives in columns
+  const double* columns = nullptr;
+  const double* residuals = nullptr;
+  double* squared_norms = nullptr;  // NaN until the row is evaluated
+  kernels::LossRef loss;
+};
+
+// Tables that all windows of a piece share.
+struct ModelTables {
+  const kernels::ManifoldFactor* factors = nullptr;
+  const int32_t* factor_begin = nullptr;
+};
+
+// A window where it is solved.
+struct ModelWindow {
+  CERES_EXT_HOST_DEVICE ModelWindow(const ModelWindowRecord& record,
+                                    const ModelTables& its_tables,
+                                    const unsigned char* inputs,
+                                    unsigned char* outputs,
+                                    unsigned char* scratch,
+                                    double* its_schur)
+      : counts(record.counts), tables(its_tables), schur(its_schur) {
+    const ModelInput in(counts);
+    const ModelOutput out(counts);
+    const ModelScratch own(counts);
+    inputs += record.input_begin;
+    outputs += record.output_begin;
+    start = reinterpret_cast<const double*>(inputs + in.values);
+    blocks = reinterpret_cast<const ModelBlock*>(inputs + in.blocks);
+    eliminated =
+        reinterpret_cast<const ModelEliminated*>(inputs + in.eliminated);
+    diagonal_cells =
+        reinterpret_cast<const ModelCell*>(inputs + in.diagonal_cells);
+    eliminated_cells =
+        reinterpret_cast<const ModelCell*>(inputs + in.eliminated_cells);
+    cells = reinterpret_cast<const ModelCell*>(inputs + in.cells);
+    entries = reinterpret_cast<const ModelEntry*>(inputs + in.entries);
+    schur_entries =
+        reinterpret_cast<const ModelEntry*>(inputs + in.schur_entries);
+    run_begin = reinterpret_cast<const int32_t*>(inputs + in.run_begin);
+    runs = reinterpret_cast<const ModelRun*>(inputs + in.runs);
+    result = reinterpret_cast<ModelResult*>(outputs + out.result);
+    x = reinterpret_cast<double*>(outputs + out.values);
+    candidate = reinterpret_cast<double*>(outputs + out.candidate);
+    tangents = reinterpret_cast<double*>(outputs + out.tangents);
+    w = reinterpret_cast<double*>(scratch + own.w);
+    y = reinterpret_cast<double*>(scratch + own.y);
+    u = reinterpret_cast<double*>(scratch + own.u);
+    v = reinterpret_cast<double*>(scratch + own.v);
+    factors = reinterpret_cast<double*>(scratch + own.factors);
+    z = reinterpret_cast<double*>(scratch + own.z);
+    gradient = reinterpret_cast<double*>(scratch + own.gradient);
+    diagonal = reinterpret_cast<double*>(scratch + own.diagonal);
+    scale = reinterpret_cast<double*>(scratch + own.scale);
+    step = reinterpret_cast<double*>(scratch + own.step);
+  }
+
+  ModelCounts counts;
+  ModelTables tables;
+  int32_t num_models = 0;
+  ModelRows rows[kMaxModels];
+
+  const double* start;
+  const ModelBlock* blocks;
+  const ModelEliminated* eliminated;
+  const ModelCell* diagonal_cells;  // EE
+  const ModelCell* eliminated_cells;
+  const ModelCell* cells;
+  const ModelEntry* entries;
+  const ModelEntry* schur_entries;
+  const int32_t* run_begin;  // of each block of F
+  const ModelRun* runs;      // of L behind its columns
+  ModelResult* result;
+  double* x;
+  double* candidate;
+  double* tangents;  // at the candidate
+  double* w;
+  double* y;  // L^-1 W of each block of E, V + D^2 = L L'
+  double* u;
+  double* v;        // 3 x 3 of each block
+  double* factors;  // L, with the inverse of its diagonal
+  double* z;        // L^-1 g
+  // E, then F: J'r, the diagonal of H, the scales of columns, the step.
+  double* gradient;
+  double* diagonal;
+  double* scale;
+  double* step;
+  double* schur;
+};
+
+}  // namespace ceres_ext
+
+#endif  // CERES_EXT_SMALL_MODEL_WINDOW_MODEL_WINDOW_H_

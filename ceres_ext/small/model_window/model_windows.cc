@@ -1,0 +1,123 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/small/model_window/model_windows.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "ceres_ext/base/sentence.h"
+#include "ceres_ext/blocks/loss_model.h"
+#include "ceres_ext/small/model_window/model_window.h"
+#include "ceres_ext/small/window/window_rows.h"
+
+namespace ceres_ext {
+
+ModelWindows::ModelWindows(const ProblemBatch* batch) : batch_(batch) {
+  reason_ = ReadResiduals();
+  if (!reason_.empty()) {
+    return;
+  }
+  for (const ArrayProblem::Parameters& p : batch->problem.parameters()) {
+    manifolds_.Read(p);
+  }
+}
+
+std::string ModelWindows::ReadResiduals() {
+  const auto& all = batch_->problem.residuals();
+  std::vector<const ceres::LossFunction*> losses;
+  bool are_of_bal = true;
+  for (const ArrayProblem::Residuals& residuals : all) {
+    model_of_.push_back(-1);
+    losses.push_back(residuals.num_blocks > 0 ? residuals.loss : nullptr);
+    if (residuals.num_blocks == 0) {
+      continue;
+    }
+    const std::string reason = ReadArray(residuals, &model_of_.back());
+    if (!reason.empty()) {
+      return reason;
+    }
+    are_of_bal &= models_[model_of_.back()]->kind != BatchModelKind::kOther;
+  }
+  if (are_of_bal) {
+    return "all residual blocks are BAL's";
+  }
+  knows_rows_ = true;
+  if (models_.size() > static_cast<size_t>(kMaxModels)) {
+    return Sentence(
+        "there are more than ", kMaxModels, " models of residual blocks");
+  }
+  std::vector<double> weights;
+  if (FindChains(losses, &losses_, &loss_of_, &weights) != nullptr ||
+      !weights.empty()) {
+    return "a loss function is user-defined";
+  }
+  loss_of_.resize(all.size(), kernels::kNoLoss);
+  return "";
+}
+
+std::string ModelWindows::ReadArray(const ArrayProblem::Residuals& residuals,
+                                    int* number) {
+  std::unique_ptr<const ceres::CostFunction> owner;
+  const ceres::CostFunction* const first = FirstCostFunction(residuals, &owner);
+  if (!residuals.constants_are_of_model || residuals.constants == nullptr ||
+      first == nullptr) {
+    return "cost functions are objects, and not constants of a model";
+  }
+  const auto* const batchable =
+      dynamic_cast<const BatchableCostFunction*>(first);
+  if (batchable == nullptr ||
+      batchable->batch_model().version != kBatchModelVersion) {
+    return "a cost function has no model of this version";
+  }
+  const BatchModel* const model = &batchable->batch_model();
+  const auto num_slots = static_cast<int>(residuals.blocks.size());
+  if (residuals.constants_bytes != model->constants_bytes ||
+      num_slots != model->num_parameter_blocks) {
+    return "the sizes of constants or parameter blocks do not fit";
+  }
+  if (num_slots > kMaxModelSlots) {
+    return Sentence(
+        "a residual block has more than ", kMaxModelSlots, " parameter blocks");
+  }
+  for (int s = 0; s < num_slots; ++s) {
+    const auto& p =
+        batch_->problem.parameters()[residuals.blocks[s].parameters];
+    if (p.size != model->parameter_block_sizes[s] || p.values == nullptr) {
+      return "the sizes of parameter blocks do not fit";
+    }
+  }
+  const auto known = std::find(models_.begin(), models_.end(), model);
+  *number = static_cast<int>(known - models_.begin());
+  if (known == models_.end()) {
+    models_.push_back(model);
+    num_columns_.push_back(
+        std::accumulate(model->parameter_block_sizes,
+                        model->parameter_block_sizes + num_slots,
+                        0));
+  }
+  return "";
+}
+
+// With the entries of cells of an eliminated block that has as many rows as
+// others; pieces take what their problems need.
+int64_t ModelWindows::NumBytes(int64_t begin, int64_t end) const {
+  const auto& parameters = batch_->problem.parameters();
+  const auto& residuals = batch_->problem.residuals();
+  int64_t num_bytes = 1024 * (end - begin);
+  for (size_t a = 0; a < parameters.size(); ++a) {
+    const int64_t* const of_array = batch_->parameter_begin[a];
+    num_bytes += (of_array[end] - of_array[begin]) *
+                 (128 + 8 * parameters[a].size * (3 + parameters[a].size));
+  }
+  for (size_t r = 0; r < residuals.size(); ++r) {
+    const int64_t* const of_array = batch_->residual_begin[r];
+    const auto num_slots = static_cast<int64_t>(residuals[r].blocks.size());
+    num_bytes += (of_array[end] - of_array[begin]) *
+                 (residuals[r].constants_bytes + 32 +
+                  num_slots * (16 + 8 * (num_slots + 1)));
+  }
+  return num_bytes;
+}
+
+}  // namespace ceres_ext

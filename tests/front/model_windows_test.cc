@@ -1,0 +1,571 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Windows of user-defined models against stock Ceres, window by window; the
+// same bits alone, in batches and with any number of threads; windows that are
+// not valid beside others.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceres/autodiff_cost_function.h"
+#include "ceres/loss_function.h"
+#include "ceres/manifold.h"
+#include "ceres/problem.h"
+#include "ceres/product_manifold.h"
+#include "ceres/solver.h"
+#include "ceres_ext/batch.h"
+#include "gtest/gtest.h"
+#include "tests/common/own_loss.h"
+#include "tests/common/random_cases.h"
+#include "tests/front/batch_cases.h"
+#include "tests/front/model_window_functors.h"
+
+namespace ceres_ext {
+namespace {
+
+using namespace model_windows;  // NOLINT
+
+// The shape of a window.
+struct WindowShape {
+  int num_frames = 4;
+  int num_depths = 12;
+  int num_points = 0;
+  bool has_speeds = true;
+  bool has_smooth = false;
+  bool has_prior = true;
+  double constants = 0.0;  // probability that a block is constant
+  int64_t seed = 0;
+};
+
+// A window with values of its own.
+class OdometryWindow {
+ public:
+  explicit OdometryWindow(const WindowShape& shape)
+      : shape_(shape), random_(shape.seed) {
+    ceres::Problem::Options options;
+    options.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    options.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    problem_ = std::make_unique<ceres::Problem>(options);
+    for (int i = 0; i < shape.num_frames; ++i) {
+      const double t = 0.3 * i;
+      std::array<double, 7> pose = {4.0 * std::sin(0.5 * t),
+                                    2.0 * std::sin(0.8 * t),
+                                    0.4 * std::sin(1.1 * t),
+                                    std::cos(0.1 * t),
+                                    0.0,
+                                    0.0,
+                                    std::sin(0.1 * t)};
+      truth_.push_back(pose);
+      Disturb(0.02, &pose);
+      poses_.push_back(pose);
+      std::array<double, 9> speed = {2.0 * std::cos(0.5 * t),
+                                     1.6 * std::cos(0.8 * t),
+                                     0.44 * std::cos(1.1 * t)};
+      for (double& value : speed) {
+        value += Noise(0.02);
+      }
+      speeds_.push_back(speed);
+    }
+    camera_ = {0.05, 0.02, -0.01, std::sqrt(0.5), -std::sqrt(0.5), 0.0, 0.0};
+    Disturb(0.003, &camera_);
+    AddFrames();
+    depths_.resize(shape.num_depths);
+    for (double& depth : depths_) {
+      AddDepth(&depth);
+    }
+    points_.resize(3 * shape.num_points);
+    for (int p = 0; p < shape.num_points; ++p) {
+      AddPoint(points_.data() + 3 * p);
+    }
+    SetManifolds();
+  }
+
+  ceres::Problem* problem() { return problem_.get(); }
+  std::vector<double>* depths() { return &depths_; }
+  std::array<double, 7>* pose(int i) { return &poses_[i]; }
+
+  std::vector<double> Values() const {
+    std::vector<double> values;
+    for (size_t i = 0; i < poses_.size(); ++i) {
+      values.insert(values.end(), poses_[i].begin(), poses_[i].end());
+      values.insert(values.end(), speeds_[i].begin(), speeds_[i].end());
+    }
+    values.insert(values.end(), camera_.begin(), camera_.end());
+    values.insert(values.end(), depths_.begin(), depths_.end());
+    values.insert(values.end(), points_.begin(), points_.end());
+    values.push_back(delay_);
+    return values;
+  }
+
+ private:
+  double Noise(double size) { return size * random_.Uniform(-1.0, 1.0); }
+  void Disturb(double size, std::array<double, 7>* pose) {
+    double norm = 0.0;
+    for (int i = 0; i < 7; ++i) {
+      (*pose)[i] += Noise(i < 3 ? size : 0.3 * size);
+      norm += i < 3 ? 0.0 : (*pose)[i] * (*pose)[i];
+    }
+    for (int i = 3; i < 7; ++i) {
+      (*pose)[i] /= std::sqrt(norm);
+    }
+  }
+
+  // One of several losses, sometimes scaled, or none.
+  ceres::LossFunction* Loss() {
+    static auto* const losses = new std::vector<ceres::LossFunction*>{
+        nullptr,
+        new ceres::HuberLoss(1.0),
+        new ceres::CauchyLoss(2.0),
+        new ceres::SoftLOneLoss(0.5),
+        new ceres::ScaledLoss(
+            new ceres::HuberLoss(0.7), 1.5, ceres::TAKE_OWNERSHIP),
+        new ceres::ScaledLoss(nullptr, 0.5, ceres::TAKE_OWNERSHIP)};
+    return (*losses)[random_.Below(static_cast<int>(losses->size()))];
+  }
+
+  void AddFrames() {
+    const int n = shape_.num_frames;
+    for (int i = 0; i + 1 < n && shape_.has_speeds; ++i) {
+      InertialError error;
+      error.dt = 0.3;
+      for (int k = 0; k < 3; ++k) {
+        error.dp[k] = truth_[i + 1][k] - truth_[i][k] + Noise(0.01) -
+                      0.3 * speeds_[i][k] + (k == 2 ? 0.44 : 0.0);
+        error.dv[k] = speeds_[i + 1][k] - speeds_[i][k] + Noise(0.01) +
+                      (k == 2 ? 2.943 : 0.0);
+        error.turn[k] = Noise(0.001) + (k == 2 ? 0.06 : 0.0);
+      }
+      problem_->AddResidualBlock(new InertialCost(error),
+                                 nullptr,
+                                 poses_[i].data(),
+                                 speeds_[i].data(),
+                                 poses_[i + 1].data(),
+                                 speeds_[i + 1].data());
+    }
+    for (int i = 0; i + 2 < n && shape_.has_smooth; ++i) {
+      problem_->AddResidualBlock(new SmoothCost({0.2}),
+                                 Loss(),
+                                 poses_[i].data(),
+                                 speeds_[i].data(),
+                                 poses_[i + 1].data(),
+                                 speeds_[i + 1].data(),
+                                 poses_[i + 2].data(),
+                                 speeds_[i + 2].data());
+    }
+    if (shape_.has_prior) {
+      AddPosePrior(200.0, poses_[0].data());
+      problem_->AddResidualBlock(
+          new DelayPriorCost(DelayPriorError{0.0}), nullptr, &delay_);
+    }
+    AddPosePrior(50.0, camera_.data());
+  }
+
+  void AddPosePrior(double weight, double* pose) {
+    PosePriorError error;
+    error.weight = weight;
+    std::copy_n(pose, 7, error.p);
+    error.p[1] += 0.001;
+    problem_->AddResidualBlock(new PosePriorCost(error), nullptr, pose);
+  }
+
+  // The world's point on a ray of frame a, where the camera is at its start.
+  std::array<double, 3> See(int a, const double* u, double distance) {
+    const double ray[3] = {u[0] * distance, u[1] * distance, distance};
+    double x[3];
+    std::array<double, 3> y;
+    ceres::UnitQuaternionRotatePoint(camera_.data() + 3, ray, x);
+    for (int k = 0; k < 3; ++k) {
+      x[k] += camera_[k];
+    }
+    ceres::UnitQuaternionRotatePoint(truth_[a].data() + 3, x, y.data());
+    for (int k = 0; k < 3; ++k) {
+      y[k] += truth_[a][k];
+    }
+    return y;
+  }
+  bool Project(int b, const std::array<double, 3>& point, double* v) {
+    double x[3];
+    double y[3];
+    for (int k = 0; k < 3; ++k) {
+      x[k] = point[k] - truth_[b][k];
+    }
+    RotateBack(truth_[b].data() + 3, x, y);
+    for (int k = 0; k < 3; ++k) {
+      x[k] = y[k] - camera_[k];
+    }
+    RotateBack(camera_.data() + 3, x, y);
+    const double size = random_.Chance(0.03) ? 0.1 : 0.004;
+    v[0] = y[0] / y[2] + Noise(size);
+    v[1] = y[1] / y[2] + Noise(size);
+    return y[2] > 0.5;
+  }
+
+  void AddDepth(double* inverse_depth) {
+    const int a = random_.Below(std::max(1, shape_.num_frames - 1));
+    const double distance = random_.Uniform(4.0, 16.0);
+    *inverse_depth = (1.0 + Noise(0.2)) / distance;
+    InverseDepthError error;
+    for (int k = 0; k < 2; ++k) {
+      error.u[k] = Noise(0.5);
+      error.flow[k] = Noise(0.3);
+    }
+    const std::array<double, 3> point = See(a, error.u, distance);
+    ceres::LossFunction* const loss = Loss();
+    for (int b = a + 1; b < std::min(shape_.num_frames, a + 6); ++b) {
+      if (Project(b, point, error.v)) {
+        problem_->AddResidualBlock(new InverseDepthCost(error),
+                                   loss,
+                                   poses_[a].data(),
+                                   poses_[b].data(),
+                                   camera_.data(),
+                                   inverse_depth,
+                                   &delay_);
+      }
+    }
+  }
+
+  void AddPoint(double* point) {
+    const double u[2] = {Noise(0.5), Noise(0.5)};
+    const int a = random_.Below(shape_.num_frames);
+    const std::array<double, 3> truth = See(a, u, random_.Uniform(4.0, 16.0));
+    for (int k = 0; k < 3; ++k) {
+      point[k] = truth[k] + Noise(0.2);
+    }
+    LandmarkError error;
+    for (int b = 0; b < shape_.num_frames; ++b) {
+      if (random_.Chance(0.7) && Project(b, truth, error.v)) {
+        problem_->AddResidualBlock(new LandmarkCost(error),
+                                   Loss(),
+                                   poses_[b].data(),
+                                   camera_.data(),
+                                   point);
+      }
+    }
+  }
+
+  void SetManifolds() {
+    static auto* const of_poses =
+        new ceres::ProductManifold<ceres::EuclideanManifold<3>,
+                                   ceres::QuaternionManifold>;
+    static auto* const of_flat_poses =
+        new ceres::ProductManifold<ceres::SubsetManifold,
+                                   ceres::QuaternionManifold>(
+            ceres::SubsetManifold(3, {2}), ceres::QuaternionManifold());
+    static auto* const of_speeds = new ceres::SubsetManifold(9, {3, 4, 5});
+    static auto* const of_points = new ceres::SubsetManifold(3, {1});
+    // Ceres lists them by their addresses.
+    std::vector<double*> blocks = {camera_.data(), &delay_};
+    for (size_t i = 0; i < poses_.size(); ++i) {
+      blocks.push_back(poses_[i].data());
+      blocks.push_back(speeds_[i].data());
+    }
+    for (double& depth : depths_) {
+      blocks.push_back(&depth);
+    }
+    for (size_t p = 0; p < points_.size(); p += 3) {
+      blocks.push_back(points_.data() + p);
+    }
+    for (double* const block : blocks) {
+      if (!problem_->HasParameterBlock(block)) {
+        continue;
+      }
+      const int size = problem_->ParameterBlockSize(block);
+      if (size == 7) {
+        problem_->SetManifold(block,
+                              random_.Chance(0.9)
+                                  ? static_cast<ceres::Manifold*>(of_poses)
+                                  : of_flat_poses);
+      } else if (size == 9 && random_.Chance(0.2)) {
+        problem_->SetManifold(block, of_speeds);
+      } else if (size == 3 && random_.Chance(0.1)) {
+        problem_->SetManifold(block, of_points);
+      }
+      if (random_.Chance(shape_.constants)) {
+        problem_->SetParameterBlockConstant(block);
+      }
+    }
+  }
+
+  const WindowShape shape_;
+  Random random_;
+  std::vector<std::array<double, 7>> truth_;
+  std::vector<std::array<double, 7>> poses_;
+  std::vector<std::array<double, 9>> speeds_;
+  std::array<double, 7> camera_{};
+  std::vector<double> depths_;
+  std::vector<double> points_;
+  double delay_ = 0.002;
+  std::unique_ptr<ceres::Problem> problem_;
+};
+
+WindowShape RandomShape(Random* random) {
+  WindowShape shape;
+  shape.num_frames = 2 + random->Below(7);
+  shape.num_depths = random->Chance(0.2) ? 0 : random->Below(40);
+  shape.num_points = random->Chance(0.6) ? 0 : random->Below(30);
+  shape.has_speeds = random->Chance(0.7);
+  shape.has_smooth = shape.num_frames > 2 && random->Chance(0.4);
+  shape.has_prior = random->Chance(0.9);
+  shape.constants = random->OneOf({0.0, 0.0, 0.1, 0.5});
+  shape.seed = static_cast<int64_t>(random->generator()() >> 1);
+  return shape;
+}
+
+using Windows = std::vector<std::unique_ptr<OdometryWindow>>;
+
+Windows MakeWindows(const std::vector<WindowShape>& shapes) {
+  Windows windows;
+  for (const WindowShape& shape : shapes) {
+    windows.push_back(std::make_unique<OdometryWindow>(shape));
+  }
+  return windows;
+}
+
+BatchSummary SolveWindows(const ceres::Solver::Options& options,
+                          const Windows& windows,
+                          const Options& ext_options = OnMachine()) {
+  std::vector<ceres::Problem*> problems;
+  for (const auto& window : windows) {
+    problems.push_back(window->problem());
+  }
+  BatchSummary summary;
+  std::string error;
+  EXPECT_TRUE(SolveBatch(options, ext_options, problems, &summary, &error))
+      << error;
+  return summary;
+}
+
+std::vector<WindowShape> SomeShapes() {
+  std::vector<WindowShape> shapes(5);
+  shapes[1].num_depths = 0;
+  shapes[1].num_points = 20;
+  shapes[2].has_speeds = false;
+  shapes[3].num_frames = 9;
+  shapes[3].num_depths = 40;
+  shapes[3].num_points = 10;
+  shapes[4].constants = 0.3;
+  for (size_t k = 0; k < shapes.size(); ++k) {
+    shapes[k].seed = 100 + static_cast<int64_t>(k);
+  }
+  return shapes;
+}
+
+TEST(ModelWindows, OfRandomShapesEndAsStockCeres) {
+  int64_t num_windows = 0;
+  int64_t num_same = 0;
+  ForEachCase(40, [&](Random* random) {
+    std::vector<WindowShape> shapes;
+    for (int k = 0; k < 4; ++k) {
+      shapes.push_back(RandomShape(random));
+    }
+    ceres::Solver::Options options = SomeOptions();
+    options.max_num_iterations = random->OneOf({0, 1, 4, 8});
+    options.jacobi_scaling = random->Chance(0.8);
+    const Windows ours = MakeWindows(shapes);
+    const Windows stock = MakeWindows(shapes);
+    const BatchSummary summary = SolveWindows(options, ours);
+    for (size_t k = 0; k < shapes.size(); ++k) {
+      SCOPED_TRACE(k);
+      ceres::Solver::Summary expected;
+      ceres::Solve(options, stock[k]->problem(), &expected);
+      const ProblemSummary& one = summary.problems[k];
+      if (one.solved_as != SOLVED_AS_WINDOW) {
+        // It has one model, or nothing that varies.
+        EXPECT_TRUE(one.solved_as == SOLVED_AS_FIT ||
+                    expected.num_parameter_blocks_reduced == 0)
+            << one.path_reason;
+        continue;
+      }
+      ++num_windows;
+      num_same += one.num_successful_steps == expected.num_successful_steps &&
+                          one.num_unsuccessful_steps ==
+                              expected.num_unsuccessful_steps &&
+                          one.termination_type == expected.termination_type
+                      ? 1
+                      : 0;
+      EXPECT_NEAR(one.initial_cost,
+                  expected.initial_cost,
+                  1e-12 * expected.initial_cost);
+      // If no prior holds a window, D alone decides some directions of a step.
+      // Residuals that vanish agree to 2e-9 of those at the start.
+      double tolerance =
+          (shapes[k].has_prior ? 1e-9 : 1e-7) * expected.final_cost;
+      if (expected.final_cost < 1e-6 * expected.initial_cost) {
+        tolerance +=
+            4e-9 * std::sqrt(expected.final_cost * expected.initial_cost) +
+            4e-18 * expected.initial_cost;
+      }
+      EXPECT_NEAR(one.final_cost, expected.final_cost, tolerance);
+      double cost = 0.0;
+      ours[k]->problem()->Evaluate({}, &cost, nullptr, nullptr, nullptr);
+      // The least cost may be that of a step that was rejected.
+      EXPECT_NEAR(cost, one.final_cost, 1e-6 * expected.initial_cost);
+    }
+  });
+  EXPECT_GT(num_windows, 0);
+  // A decision may differ where a cost hardly changes.
+  EXPECT_GE(num_same, 0.98 * static_cast<double>(num_windows));
+}
+
+TEST(ModelWindows, HaveTheSameBitsInAnyBatch) {
+  const std::vector<WindowShape> shapes = SomeShapes();
+  ceres::Solver::Options options = SomeOptions();
+  std::vector<std::vector<double>> alone;
+  for (const WindowShape& shape : shapes) {
+    const Windows one = MakeWindows({shape});
+    const BatchSummary summary = SolveWindows(options, one);
+    EXPECT_EQ(summary.problems[0].solved_as, SOLVED_AS_WINDOW)
+        << summary.problems[0].path_reason;
+    alone.push_back(one[0]->Values());
+  }
+  for (const int num_threads : {1, 2, 3, 16}) {
+    options.num_threads = num_threads;
+    std::vector<WindowShape> many;
+    for (int k = 0; k < 12; ++k) {
+      many.push_back(shapes[(k * 3 + num_threads) % shapes.size()]);
+    }
+    const Windows windows = MakeWindows(many);
+    SolveWindows(options, windows);
+    for (size_t k = 0; k < many.size(); ++k) {
+      EXPECT_EQ(windows[k]->Values(), alone[(k * 3 + num_threads) % 5]) << k;
+    }
+  }
+}
+
+TEST(ModelWindows, ThatAreNotValidLeaveOthersAlone) {
+  const std::vector<WindowShape> shapes(8, SomeShapes()[0]);
+  const Windows windows = MakeWindows(shapes);
+  const Windows expected = MakeWindows({shapes[0]});
+  ceres::Solver::Options options = SomeOptions();
+  SolveWindows(options, expected);
+  (*windows[1]->depths())[3] = std::numeric_limits<double>::quiet_NaN();
+  // Its functor fails.
+  (*windows[2]->depths())[4] = 2e3;
+  const std::vector<double> start = windows[2]->Values();
+  windows[3]->problem()->SetParameterLowerBound(
+      windows[3]->depths()->data(), 0, 1e-3);
+  static OwnLoss own_loss;
+  PosePriorError error{1.0, {0, 0, 0, 1, 0, 0, 0}};
+  windows[4]->problem()->AddResidualBlock(
+      new PosePriorCost(error), &own_loss, windows[4]->pose(1)->data());
+  windows[5]->problem()->AddResidualBlock(
+      new ceres::AutoDiffCostFunction<PosePriorError, 6, 7>(
+          new PosePriorError(error)),
+      nullptr,
+      windows[5]->pose(1)->data());
+  const BatchSummary summary = SolveWindows(options, windows);
+  const std::vector<std::string> reasons = {"",
+                                            "a value is not valid",
+                                            "an evaluation of the window",
+                                            "bounds",
+                                            "user-defined",
+                                            "model",
+                                            "",
+                                            ""};
+  for (size_t k = 0; k < windows.size(); ++k) {
+    SCOPED_TRACE(k);
+    const ProblemSummary& one = summary.problems[k];
+    EXPECT_NE(one.path_reason.find(reasons[k]), std::string::npos)
+        << one.path_reason;
+    EXPECT_EQ(one.solved_as,
+              reasons[k].empty() ? SOLVED_AS_WINDOW : SOLVED_AS_PROBLEM);
+    if (reasons[k].empty()) {
+      EXPECT_EQ(windows[k]->Values(), expected[0]->Values());
+    }
+  }
+  EXPECT_EQ(summary.problems[1].termination_type, ceres::FAILURE);
+  EXPECT_EQ(summary.problems[2].termination_type, ceres::FAILURE);
+  EXPECT_EQ(windows[2]->Values(), start);
+}
+
+// Nothing is seen of a depth, a pose or a direction: D alone holds them.
+TEST(ModelWindows, OfDependentColumnsEndAsStockCeres) {
+  WindowShape shape;
+  shape.has_prior = false;
+  shape.has_speeds = false;
+  shape.num_frames = 2;
+  shape.num_depths = 1;
+  shape.num_points = 1;
+  for (int64_t seed = 1; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    shape.seed = seed;
+    const Windows ours = MakeWindows({shape});
+    const Windows stock = MakeWindows({shape});
+    ceres::Solver::Options options = SomeOptions();
+    const BatchSummary summary = SolveWindows(options, ours);
+    ceres::Solver::Summary expected;
+    ceres::Solve(options, stock[0]->problem(), &expected);
+    EXPECT_EQ(summary.problems[0].solved_as, SOLVED_AS_WINDOW)
+        << summary.problems[0].path_reason;
+    EXPECT_NEAR(summary.problems[0].final_cost,
+                expected.final_cost,
+                1e-9 * expected.initial_cost);
+  }
+}
+
+TEST(ModelWindows, AreSummarizedInFull) {
+  const Windows windows = MakeWindows(SomeShapes());
+  const Windows stock = MakeWindows(SomeShapes());
+  std::vector<ceres::Problem*> problems;
+  for (const auto& window : windows) {
+    problems.push_back(window->problem());
+  }
+  BatchSummary summary;
+  std::vector<Summary> full;
+  std::string error;
+  ASSERT_TRUE(
+      SolveBatch(SomeOptions(), OnMachine(), problems, &summary, &error, &full))
+      << error;
+  EXPECT_EQ(summary.num_windows, 5);
+  for (size_t k = 0; k < windows.size(); ++k) {
+    ceres::Solver::Summary expected;
+    ceres::Solve(SomeOptions(), stock[k]->problem(), &expected);
+    EXPECT_EQ(full[k].num_effective_parameters_reduced,
+              expected.num_effective_parameters_reduced);
+    EXPECT_EQ(full[k].num_residual_blocks_reduced,
+              expected.num_residual_blocks_reduced);
+    EXPECT_EQ(full[k].num_residuals_reduced, expected.num_residuals_reduced);
+    EXPECT_EQ(full[k].num_parameter_blocks_reduced,
+              expected.num_parameter_blocks_reduced);
+    EXPECT_NEAR(
+        full[k].fixed_cost, expected.fixed_cost, 1e-12 * expected.initial_cost);
+  }
+}
+
+// More iterations than are queued at once, and a stop before the first.
+TEST(ModelWindows, RunAsLongAsTheyMay) {
+  ceres::Solver::Options options = SomeOptions();
+  options.max_num_iterations = 200;
+  options.function_tolerance = 0.0;
+  options.gradient_tolerance = 0.0;
+  options.parameter_tolerance = 0.0;
+  const Windows windows = MakeWindows({SomeShapes()[0]});
+  const BatchSummary summary = SolveWindows(options, windows);
+  EXPECT_EQ(summary.problems[0].solved_as, SOLVED_AS_WINDOW);
+  EXPECT_GT(summary.problems[0].num_successful_steps +
+                summary.problems[0].num_unsuccessful_steps,
+            20);
+  const Windows stopped = MakeWindows({SomeShapes()[0]});
+  StopFlag stop;
+  stop.Stop();
+  BatchSummary of_stopped;
+  std::string error;
+  ASSERT_TRUE(SolveBatch(options,
+                         OnMachine(),
+                         {stopped[0]->problem()},
+                         &of_stopped,
+                         &error,
+                         nullptr,
+                         &stop));
+  EXPECT_EQ(of_stopped.problems[0].termination_type, ceres::USER_FAILURE);
+}
+
+}  // namespace
+}  // namespace ceres_ext
