@@ -157,7 +157,7 @@ bool GainsByChoice(const Options& options,
       IsIterative(given) || !IsSmallFactorization(num_columns)) {
     return true;
   }
-  return kHasCuda && WhyHost(work(), options.cuda_device).empty();
+  return kHasCuda && WhyHost(work(), options).empty();
 }
 
 bool IsSmallSolve(const Options& options,

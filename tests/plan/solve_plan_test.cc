@@ -27,7 +27,7 @@ class Facts final : public MachineFacts {
   std::string no_device;
   std::string why_host;
   std::string why_no_factorization;
-  int ratio = 2;
+  kernels::MachineRates rates;
   std::string why_not_recomputed;
   mutable int num_asked_for_host = 0;
   mutable int num_asked_for_rows = 0;
@@ -43,7 +43,10 @@ class Facts final : public MachineFacts {
   std::string WhyNoFactorization(SchurFactorizationType) const final {
     return why_no_factorization;
   }
-  int FloatToDoubleRatio() const final { return ratio; }
+  kernels::MachineRates Rates() const final { return rates; }
+  kernels::MachineRates HostRates(double /*host_seconds*/) const final {
+    return rates;
+  }
   std::string WhyNotRecomputed() const final {
     ++num_asked_for_rows;
     return why_not_recomputed;
@@ -104,6 +107,13 @@ TEST_F(SolvePlanTest, ChoosesTheDeviceOfSmallProblems) {
   rows_.num_other_rows = 15000;
   EXPECT_TRUE(Plan().on_device);
   EXPECT_EQ(facts_.num_asked_for_host, 0);
+  // A host of a quarter of the rate.
+  facts_.rates.host_values_per_second /= 4.0;
+  rows_.num_other_rows = 3749;
+  EXPECT_EQ(Plan().why_host, "fewer than 3750 residual blocks");
+  rows_.num_other_rows = 3750;
+  EXPECT_TRUE(Plan().on_device);
+  facts_.rates = {};
   rows_.num_other_rows = 1;
   options().device = DEVICE_CUDA;
   EXPECT_TRUE(Plan().on_device);
@@ -326,7 +336,7 @@ TEST_F(SolvePlanTest, TakesFirstStepsWithCare) {
 TEST_F(SolvePlanTest, StoresRowsForSAsAMatrix) {
   options().linear_solver = LINEAR_SOLVER_AUTO;
   options().device = DEVICE_CUDA;
-  EXPECT_TRUE(RecomputedIsFaster(PRECISION_DOUBLE, facts_.ratio));
+  EXPECT_TRUE(RecomputedIsFaster(PRECISION_DOUBLE, facts_.rates));
   rows_.num_other_rows = 10;
   rows_.num_other_columns = 3000;
   EXPECT_TRUE(Plan().step.is_mixture());
@@ -426,10 +436,10 @@ TEST_F(SolvePlanTest, RecomputesWhereThatIsFasterAndCanBe) {
   // If double is slow it is not faster, and no rows are read.
   facts_.why_not_recomputed.clear();
   facts_.num_asked_for_rows = 0;
-  facts_.ratio = 64;
+  facts_.rates = kernels::RatesOfRatio(64);
   EXPECT_FALSE(Plan().recomputed);
   options().jacobian = JACOBIAN_STORED;
-  facts_.ratio = 2;
+  facts_.rates = kernels::RatesOfRatio(2);
   EXPECT_FALSE(Plan().recomputed);
   options().jacobian = JACOBIAN_AUTO;
   options().device = DEVICE_HOST;
