@@ -48,7 +48,8 @@ install(
 install(
   DIRECTORY "${CERES_EXT_CERES_PREFIX}/include" "${CERES_EXT_CERES_PREFIX}/lib"
   DESTINATION .
-  USE_SOURCE_PERMISSIONS)
+  USE_SOURCE_PERMISSIONS
+  PATTERN pkgconfig EXCLUDE)
 # For programs that cannot be changed: the script that replaces their libceres
 # by the patched one.
 set(LIBDIR "${CMAKE_INSTALL_LIBDIR}")

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/import/batch_models.h"
 #include "ceres_ext/plan/kept_rates.h"
@@ -18,7 +19,6 @@
 #include "cuda_kernels/machine/cuda_process.h"
 #include "cuda_kernels/machine/cuda_sparse_cholesky.h"
 #include "cuda_kernels/machine/host_processors.h"
-#include "glog/logging.h"
 
 namespace ceres_ext {
 namespace {

@@ -25,6 +25,7 @@
 #include "ceres/normal_prior.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/communicator.h"
 #include "ceres_ext/covariance.h"
@@ -33,7 +34,6 @@
 #include "ceres_ext/import/problem_of_arrays.h"
 #include "ceres_ext/import/table_of_problem.h"
 #include "ceres_ext/solve.h"
-#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/random_arrays.h"
@@ -47,7 +47,7 @@ namespace {
 using ::testing::HasSubstr;
 
 const bool kIsQuiet = [] {
-  FLAGS_minloglevel = google::GLOG_FATAL;
+  SetQuiet(true);
   return true;
 }();
 
