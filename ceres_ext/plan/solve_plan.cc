@@ -13,9 +13,10 @@
 namespace ceres_ext {
 namespace {
 
-// True if exact steps may be taken in place of PCG.
+// True if exact steps may be taken in place of PCG. Ranks have none.
 bool MayFactorize(const PlanRequest& request) {
   return request.options.linear_solver == LINEAR_SOLVER_AUTO &&
+         request.options.communicator == nullptr &&
          request.options.preconditioner != PRECONDITIONER_TWO_LEVEL &&
          request.attempt.why_pcg.empty() &&
          request.solver_options.linear_solver_type == ceres::ITERATIVE_SCHUR &&

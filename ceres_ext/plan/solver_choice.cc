@@ -202,6 +202,7 @@ std::string WhyStockNormal(const Options& options,
 bool MayHaveSmallSchur(const Options& options,
                        const ceres::Solver::Options& solver_options) {
   return options.schur_factorization != SCHUR_FACTORIZATION_SPARSE &&
+         options.communicator == nullptr &&
          (IsFactorized(solver_options.linear_solver_type) ||
           options.linear_solver == LINEAR_SOLVER_AUTO);
 }

@@ -5,10 +5,13 @@
 
 #include "ceres_ext/plan/solve_plan.h"
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <variant>
 
+#include "ceres_ext/communicator.h"
 #include "ceres_ext/plan/solver_choice.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -318,6 +321,31 @@ TEST_F(SolvePlanTest, HasASecondLevelIfTenExactStepsAreDearer) {
   EXPECT_TRUE(of_exact.is_mixture());
   EXPECT_GT(of_exact.exact_step_cost, 35);
   EXPECT_LT(of_exact.exact_setup_cost + of_exact.exact_step_cost, 100);
+}
+
+// Ranks have no exact steps, but the same second level.
+TEST_F(SolvePlanTest, GivesRanksASecondLevel) {
+  options().linear_solver = LINEAR_SOLVER_AUTO;
+  options().device = DEVICE_HOST;
+  rows_.num_other_columns = 2290;
+  const SolvePlan of_one = Plan();
+  EXPECT_GT(of_one.step.coarse_after, 0);
+  const auto ranks =
+      kernels::MakeThreadCommunicators(1, std::chrono::milliseconds(1));
+  options().communicator = ranks[0].get();
+  const SolvePlan plan = Plan();
+  EXPECT_EQ(plan.step.coarse_after, of_one.step.coarse_after);
+  EXPECT_EQ(plan.step.num_first_steps, of_one.step.num_first_steps);
+  EXPECT_THAT(plan.notes, IsEmpty());
+  // One rank would take these exactly, or beside PCG.
+  for (const int64_t columns : {90, 270}) {
+    rows_.num_other_columns = columns;
+    EXPECT_FALSE(Plan().step.may_factorize());
+    EXPECT_EQ(Plan().step.may_be_coarse(), columns == 270);
+    options().communicator = nullptr;
+    EXPECT_TRUE(Plan().step.may_factorize());
+    options().communicator = ranks[0].get();
+  }
 }
 
 // The first steps decide in which valley a solve ends, and a program's own
