@@ -9,7 +9,7 @@ set(CPACK_PACKAGE_CONTACT "The Ceres Ext Authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY
     "Bundle adjustment on the GPU under Ceres Solver")
 set(CPACK_PACKAGE_DESCRIPTION
-    "A solver for programs that use Ceres Solver 2.2: Schur complement solves and
+    "A solver for programs that use Ceres Solver ${Ceres_VERSION}: Schur complement solves and
 evaluation on a GPU or, without one, on all processors. ceres_ext_run runs
 unchanged programs with it, such as COLMAP; bundle_adjuster and colmap_adjuster
 solve files; find_package(ceres_ext) finds the library for C++ programs.")

@@ -10,11 +10,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/ceres.sh"
 
 usage() {
   cat <<'USAGE'
-scripts/check_ceres_patches.sh [--source PATH] [--work FOLDER] [--jobs N]
-                               [--no-suite]
+scripts/check_ceres_patches.sh [--ceres=2.2.0|next] [--source PATH]
+                               [--work FOLDER] [--jobs N] [--no-suite]
 
-Builds Ceres 2.2.0 as it is and with patches/series, and checks that the patches
-keep what patches/README.md says they keep:
+Builds Ceres 2.2.0, or next (docs/which_ceres.md), as it is and with its patches, and
+checks that these keep what patches/README.md says they keep:
 
   headers   every public header is the same, except those of Jets and rotations,
             all functions of which give the same bits on the host
@@ -24,24 +24,25 @@ keep what patches/README.md says they keep:
             Ceres itself is not reproducible, the same cost up to rounding
   suite     Ceres's own tests pass on the patched tree
 
-  --source PATH   pristine Ceres 2.2.0, an archive or a folder; default: what
+  --source PATH   pristine Ceres, an archive or a folder; default: what
                   scripts/setup uses
   --work FOLDER   where to build, kept for the next time
-                  (default build/check-ceres)
+                  (default build/check-ceres, of next build/check-ceres-next)
   --jobs N        compilers at once
   --no-suite      leave out Ceres's own tests, which take most of the time
 
-Without CUDA, which has no part in what is checked. Ends with 77 if there is no
-source.
+Without CUDA, which has no part in what is checked. The suite of next needs
+GoogleTest 1.14, which Debian 12 does not have. Ends with 77 if there is no source.
 USAGE
 }
 
 source_given=""
-work="$BUILD_ROOT/check-ceres"
+work=""
 jobs=$(num_jobs)
 suite=1
 while (($#)); do
   case "$1" in
+    --ceres=*) choose_ceres "${1#*=}" ;;
     --source | --work | --jobs)
       (($# >= 2)) || die "$1: expected a value"
       case "$1" in
@@ -65,6 +66,7 @@ while (($#)); do
 done
 [[ "$jobs" =~ ^[1-9][0-9]*$ ]] || die "--jobs: expected a number, found $jobs"
 
+work="${work:-$BUILD_ROOT/check-$CERES_LINK}"
 mkdir -p "$work/log" "$CACHE"
 work=$(cd "$work" && pwd)
 lock "$work/.lock"
@@ -106,19 +108,22 @@ unpack() {
       mkdir -p "$folder"
       tar -xf "$CERES_SOURCE" -C "$folder" --strip-components=1
     fi
+    if is_next && [[ "$name" == stock ]]; then complete_next "$folder"; fi
     echo "$key" >"$work/$name/key"
   fi
 }
 
 # build_library NAME TESTING: libceres, installed in $work/NAME/install.
 build_library() {
-  local folder="$work/$1"
+  local folder="$work/$1" options=(-DSCHUR_SPECIALIZATIONS=ON -DSUITESPARSE=ON
+    -DLAPACK=ON -DUSE_CUDA=OFF -DMINIGLOG=OFF -DGFLAGS=ON)
+  ! is_next || options=(-DWITH_SCHUR_SPECIALIZATIONS=ON -DWITH_SUITESPARSE=ON
+    -DWITH_LAPACK=ON -DWITH_CUDA=OFF -DABSL_BUILD_MONOLITHIC_SHARED_LIBS=ON)
   rm -rf "$folder/install"
   # With && because callers look at the status, which switches off errexit.
   cmake -G Ninja -S "$folder/source" -B "$folder/build" \
     -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
-    -DSCHUR_SPECIALIZATIONS=ON -DSUITESPARSE=ON -DLAPACK=ON -DUSE_CUDA=OFF \
-    -DMINIGLOG=OFF -DGFLAGS=ON -DBUILD_EXAMPLES=OFF -DBUILD_BENCHMARKS=OFF \
+    "${options[@]}" -DBUILD_EXAMPLES=OFF -DBUILD_BENCHMARKS=OFF \
     "-DBUILD_TESTING=$2" "-DCMAKE_INSTALL_PREFIX=$folder/install" \
     -DCMAKE_INSTALL_LIBDIR=lib "${launcher[@]}" &&
     cmake --build "$folder/build" -j "$jobs" --target ceres &&
@@ -145,12 +150,15 @@ check_headers() {
   done
   diff -r "${others[@]}" "$work/stock/install/include/ceres" \
     "$work/patched/install/include/ceres" || return 1
+  local libraries=(-lglog)
+  ! is_next || libraries=("-L$work/stock/install/lib" -labseil_dll
+    "-Wl,-rpath,$work/stock/install/lib")
   for name in stock patched; do
     "${CXX:-c++}" -std=c++17 -O2 -I "$work/$name/install/include" \
       -isystem "$(pkg-config --variable=pcfiledir eigen3 |
         sed 's,/share/pkgconfig$,/include/eigen3,')" \
       -o "$work/$name/jets" "$ROOT/tests/patches/stock_comparison/jets.cc" \
-      -lglog && "$work/$name/jets" >"$work/log/$name-jets" || return 1
+      "${libraries[@]}" && "$work/$name/jets" >"$work/log/$name-jets" || return 1
   done
   [[ -s "$work/log/stock-jets" ]] &&
     cmp "$work/log/stock-jets" "$work/log/patched-jets"

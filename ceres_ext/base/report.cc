@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "ceres/types.h"
-#include "glog/logging.h"
+#include "ceres_ext/base/ceres_version.h"
 
 namespace ceres_ext {
 namespace {

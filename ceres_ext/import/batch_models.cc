@@ -4,7 +4,7 @@
 
 #include <typeinfo>
 
-#include "glog/logging.h"
+#include "ceres_ext/base/ceres_version.h"
 
 namespace ceres_ext {
 

@@ -2,9 +2,9 @@
 
 #include "ceres_ext/plan/attempts.h"
 
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/plan/solve_plan.h"
-#include "glog/logging.h"
 
 namespace ceres_ext {
 

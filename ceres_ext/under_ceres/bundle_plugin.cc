@@ -10,7 +10,6 @@
 #include "ceres/problem_impl.h"
 #include "ceres/program.h"
 #include "ceres/types.h"
-#include "ceres/wall_time.h"
 #include "ceres_ext/base/report.h"
 #include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/plan/solve_plan.h"
@@ -35,7 +34,6 @@ BundlePlugin::BundlePlugin(const Options& options, bool append_to_message)
     : options_(Attempt().Apply(options)),
       append_to_message_(append_to_message),
       arrays_(nullptr),
-      start_in_seconds_(ceres::internal::WallTimeInSeconds()),
       own_machines_(std::make_unique<BorrowedMachines>(options_)),
       kept_(own_machines_->get()) {
   Decline("Ceres ended before it asked for a linear solver");
@@ -48,7 +46,6 @@ BundlePlugin::BundlePlugin(const Options& options,
     : options_(options),
       append_to_message_(false),
       arrays_(arrays),
-      start_in_seconds_(ceres::internal::WallTimeInSeconds()),
       num_threads_(num_threads),
       kept_(kept) {
   Decline("Ceres ended before it asked for a linear solver");
@@ -404,8 +401,7 @@ void BundlePlugin::Report(const ceres::Solver::Summary& summary) {
   reported.path_reason = FullReason();
   static_cast<ceres::Solver::Summary&>(reported) = summary;
   // Ceres knows it only after the plugin's last call.
-  reported.total_time_in_seconds =
-      ceres::internal::WallTimeInSeconds() - start_in_seconds_;
+  reported.total_time_in_seconds = clock_.seconds();
   AppendReport(options_.report, reported);
 }
 

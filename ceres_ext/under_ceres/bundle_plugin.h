@@ -36,6 +36,7 @@
 #include "ceres/solver_plugin.h"
 #include "ceres/trust_region_vectors.h"
 #include "ceres_ext/base/failure.h"
+#include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/plan/attempts.h"
@@ -154,7 +155,7 @@ class BundlePlugin final : public ceres::internal::SolverPlugin {
   Summary record_;
   Summary nothing_;
   Failure failure_;
-  const double start_in_seconds_;
+  const Clock clock_;
   int num_threads_ = 0;  // 0: not known yet
   bool may_solve_again_ = false;
   bool leaves_no_trace_ = false;

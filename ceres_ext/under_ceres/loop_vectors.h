@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ceres/trust_region_vectors.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/import/caller_state.h"
@@ -23,7 +24,6 @@
 #include "ceres_ext/solver/rank_sums.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/ops/vectors.h"
-#include "glog/logging.h"
 
 namespace ceres_ext {
 

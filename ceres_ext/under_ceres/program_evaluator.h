@@ -13,13 +13,13 @@
 #include "ceres/casts.h"
 #include "ceres/evaluator.h"
 #include "ceres/execution_summary.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/base/failure.h"
-#include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/session/session.h"
+#include "ceres_ext/under_ceres/call_timer.h"
 #include "ceres_ext/under_ceres/loop_vectors.h"
 #include "ceres_ext/under_ceres/program_jacobian.h"
 #include "cuda_kernels/base/status.h"
-#include "glog/logging.h"
 
 namespace ceres_ext {
 
@@ -52,8 +52,8 @@ class ProgramEvaluator final : public ceres::internal::Evaluator {
     auto& of_type = gradient != nullptr || jacobian != nullptr
                         ? jacobian_calls_
                         : residual_calls_;
-    const ScopedSeconds total_timer(&total_calls_.time);
-    const ScopedSeconds timer(&of_type.time);
+    const CallTimer total_timer(&total_calls_);
+    const CallTimer timer(&of_type);
     ++total_calls_.calls;
     ++of_type.calls;
     return !failure_->has_happened() && failure_->Guard(false, [&] {

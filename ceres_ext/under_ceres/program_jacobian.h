@@ -13,12 +13,12 @@
 
 #include "ceres/internal/eigen.h"
 #include "ceres/sparse_matrix.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/rows/batch_evaluator.h"
 #include "ceres_ext/session/linearization.h"
 #include "cuda_kernels/base/status.h"
-#include "glog/logging.h"
 
 namespace ceres_ext {
 

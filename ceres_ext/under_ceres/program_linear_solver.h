@@ -11,14 +11,14 @@
 
 #include "ceres/execution_summary.h"
 #include "ceres/linear_solver.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/base/machines.h"
-#include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/session/session.h"
 #include "ceres_ext/solver/step_options.h"
+#include "ceres_ext/under_ceres/call_timer.h"
 #include "ceres_ext/under_ceres/program_jacobian.h"
 #include "cuda_kernels/base/status.h"
-#include "glog/logging.h"
 
 namespace ceres_ext {
 
@@ -44,7 +44,7 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
       return true;
     }
     is_queued_ = false;
-    const ScopedSeconds timer(&calls_.time);
+    const CallTimer timer(&calls_);
     solver::StepSummary step;
     failure_->Guard(false, [&] {
       session_->FinishStep(&step);
@@ -67,7 +67,7 @@ class ProgramLinearSolver final : public ceres::internal::LinearSolver {
       const double* b,
       const LinearSolver::PerSolveOptions& per_solve_options,
       double* x) final {
-    const ScopedSeconds timer(&calls_.time);
+    const CallTimer timer(&calls_);
     ++calls_.calls;
     static_cast<void>(FinishStep());
     solver::StepSummary step;

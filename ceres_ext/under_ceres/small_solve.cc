@@ -16,8 +16,8 @@
 #include "ceres/linear_solver.h"
 #include "ceres/parameter_block.h"
 #include "ceres/program.h"
-#include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/solver/dense_least_squares.h"
+#include "ceres_ext/under_ceres/call_timer.h"
 #include "cuda_kernels/base/relative_pivot.h"
 #include "cuda_kernels/base/small_matrix.h"
 
@@ -86,7 +86,7 @@ class SmallLinearSolver final : public LinearSolver {
                               const PerSolveOptions& per_solve_options,
                               double* x) final {
     using Type = ceres::internal::LinearSolverTerminationType;
-    const ScopedSeconds timer(&calls_.time);
+    const CallTimer timer(&calls_);
     LinearSolver::Summary summary;
     summary.num_iterations = 1;
     bool has_step = false;

@@ -17,13 +17,13 @@
 #include "ceres/program.h"
 #include "ceres/sized_cost_function.h"
 #include "ceres/solver_plugin.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/plan/solver_choice.h"
 #include "ceres_ext/under_ceres/solver_options.h"
 #include "cuda_kernels/machine/communicator.h"
-#include "glog/logging.h"
 
 namespace ceres_ext {
 namespace {

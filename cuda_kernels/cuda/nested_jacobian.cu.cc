@@ -59,26 +59,53 @@ struct BlocksOf<NestedJacobian<kLayout>> {
   using Type = NestedBlocksInRegisters<NestedJacobian<kLayout>>;
 };
 
-// Records have L J.
+// L J is made for each coupling: records of it would take 224 bytes a row, as
+// much as half of all else.
 template <BlockLayout kLayout>
-class CouplingReader<NestedJacobian<kLayout>, kLayout>
-    : public CouplingReader<
-          StoredJacobian<double,
-                         typename NestedJacobian<kLayout>::Shape,
-                         kLayout>,
-          kLayout> {
-  using Stored =
-      StoredJacobian<double, typename NestedJacobian<kLayout>::Shape, kLayout>;
-
+class CouplingReader<NestedJacobian<kLayout>, kLayout> {
  public:
-  __device__ CouplingReader(
-      const SchurComplementParams<NestedJacobian<kLayout>, kLayout>& /*p*/,
-      const void* records,
-      const void* cameras,
-      int32_t i,
-      int32_t j)
-      : CouplingReader<Stored, kLayout>(
-            SchurComplementParams<Stored, kLayout>(), records, cameras, i, j) {}
+  using Source = NestedJacobian<kLayout>;
+  using Shape = typename Source::Shape;
+  using Coupling = int64_t;
+
+  __device__ CouplingReader(const SchurComplementParams<Source, kLayout>& p,
+                            const void* /*records*/,
+                            const void* /*cameras*/,
+                            int32_t /*i*/,
+                            int32_t /*j*/)
+      : p_(p) {}
+
+  __device__ __forceinline__ void Load(const CouplingIndexRef& couplings,
+                                       int64_t at,
+                                       Coupling* coupling) const {
+    *coupling = couplings.coupling[at];
+  }
+  __device__ __forceinline__ void First(Coupling coupling,
+                                        double* jc,
+                                        double* jp_vi) const {
+    const int64_t k = FirstOfCoupling(coupling);
+    const int32_t point = p_.index.point_id[k];
+    double v_inverse[Shape::kPackedE];
+#pragma unroll
+    for (int e = 0; e < Shape::kPackedE; ++e) {
+      v_inverse[e] = p_.v_inverse(point, e);
+    }
+    double jp[Shape::kESize];
+    p_.jacobian.Load(k, 0, point, jc, jp);
+#pragma unroll
+    for (int r = 0; r < Shape::kNumResiduals; ++r) {
+      SymmetricMultiply<Shape::kE>(
+          v_inverse, jp + Shape::kE * r, jp_vi + Shape::kE * r);
+    }
+  }
+  __device__ __forceinline__ void Second(Coupling coupling,
+                                         double* jc,
+                                         double* jp) const {
+    p_.jacobian.Load(SecondOfCoupling(coupling), 0, 0, jc, jp);
+  }
+
+ private:
+  const SchurComplementParams<Source, kLayout>& p_;
 };
 
 using Nested = NestedJacobian<kDeviceLayout>;

@@ -862,6 +862,7 @@ Status RecordForCouplings(const SchurComplementParams<Source, kLayout>& params,
                           CudaMachine* machine,
                           const void** records,
                           const void** cameras) {
+  using Scratch = internal::CouplingScratch<Source>;
   const ObservationIndexRef& index = params.index;
   if constexpr (IsRecomputed<Source>::value) {
     using T = typename Source::Value;
@@ -887,6 +888,8 @@ Status RecordForCouplings(const SchurComplementParams<Source, kLayout>& params,
                   machine->stream(),
                   params,
                   points);
+  } else if constexpr (Scratch::kRecord == 0) {
+    return {};
   } else {
     auto* const observations = reinterpret_cast<
         CouplingRecord<typename Source::Value, typename Source::Shape>*>(

@@ -29,6 +29,7 @@
 #include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/model/jacobian_source.h"
+#include "cuda_kernels/model/nested_jacobian.h"
 #include "cuda_kernels/structure/coupling_index.h"
 #include "cuda_kernels/structure/host_schur_rows.h"
 #include "cuda_kernels/structure/observation_index.h"
@@ -83,6 +84,11 @@ struct CouplingScratch {
 template <typename T, int C, bool kScaledRows>
 struct CouplingScratch<RecomputedJacobian<T, C, kScaledRows>> {
   static constexpr int kLocalF = kBalLocalCameraDim;
+  static constexpr int64_t kRecord = 0;
+};
+template <BlockLayout kLayout>
+struct CouplingScratch<NestedJacobian<kLayout>> {
+  static constexpr int kLocalF = NestedJacobian<kLayout>::Shape::kF;
   static constexpr int64_t kRecord = 0;
 };
 

@@ -6,10 +6,10 @@
 #include <new>
 #include <string>
 
+#include "ceres_ext/base/ceres_version.h"
 #include "examples/bal/flag_help.h"
 #include "examples/bal/interrupt.h"
 #include "gflags/gflags.h"
-#include "glog/logging.h"
 
 namespace ceres_ext::bal {
 namespace {
@@ -24,14 +24,13 @@ int RunAdjuster(const AdjusterProgram& program,
                 char** argv) {
   program_name = program.name;
   // Ceres's warnings go to the terminal, not to files in /tmp.
-  FLAGS_logtostderr = true;
+  StartLogging(argv[0]);
   gflags::SetVersionString(CERES_EXT_VERSION);
   ParseFlagsOrExit(program.introduction,
                    program.source_file,
                    program.flag_groups,
                    &argc,
                    &argv);
-  google::InitGoogleLogging(argv[0]);
   HandleSignals(program.name);
   try {
     return run();

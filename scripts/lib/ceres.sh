@@ -1,14 +1,32 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 # shellcheck shell=bash
-# Ceres Solver 2.2.0, pinned: finds its source, verifies it, applies
-# patches/series and builds it once into the cache.
+# The two Ceres of docs/which_ceres.md, pinned: finds the source of one, verifies it,
+# applies its patches and builds it once into the cache.
 
-CERES_VERSION=2.2.0
 OFFICIAL_URL="http://ceres-solver.org/ceres-solver-2.2.0.tar.gz"
 OFFICIAL_SHA256=48b2302a7986ece172898477c3bcd6deb8fb5cf19b3327bc49969aad4cede82d
 DEBIAN_NAME="ceres-solver_2.2.0+dfsg.orig.tar.xz"
 DEBIAN_SHA256=fb22a61518dadb2cdfdbc698fbc9620d6d1e5e1b68a93b983086b668e39f395a
+NEXT_NAME="ceres-solver-fe351d5.tar.xz"
+NEXT_SHA256=0e52e42cd9f8243cabcc6c12da82191f5d90032622c77d9fb7ca2010cdb24af8
+ABSEIL_NAME="abseil-cpp-20260817.0.tar.xz"
+ABSEIL_SHA256=d5a14a12f086e644e62bba6378aeaa07b2714403e1d0e6de2d05e16fa140f76f
 BAL_PROBLEM=data/problem-16-22106-pre.txt
+
+# choose_ceres NAME: 2.2.0, the release, or next, its development branch. It goes to
+# build/ceres or build/ceres-next, so that a checkout can have both.
+choose_ceres() {
+  case "$1" in
+    2.2.0) CERES_VERSION=2.2.0 CERES_LINK=ceres ;;
+    next) CERES_VERSION=2.3.0 CERES_LINK=ceres-next ;;
+    *) die "Ceres: expected 2.2.0 or next, found $1" ;;
+  esac
+  export CERES_EXT_CERES_VERSION="$1"
+  # shellcheck disable=SC2153
+  CERES_PATCHES="$ROOT/patches/$1"
+}
+choose_ceres "${CERES_EXT_CERES_VERSION:-2.2.0}"
+is_next() { [[ "$CERES_EXT_CERES_VERSION" == next ]]; }
 
 # cache_folder: the folder of archives and of the built Ceres. Absolute, because
 # a build of Ceres holds it and because programs started elsewhere use it.
@@ -30,15 +48,15 @@ export CERES_EXT_CACHE="$CACHE"
 
 sha256_of() { sha256sum "$1" | cut -d ' ' -f 1; }
 
-# verify_archive FILE [SHA256]: 0 where FILE is one of the two pinned archives,
-# or the one that SHA256 names; says what it expected and found otherwise.
+# verify_archive FILE [SHA256]: 0 where FILE is one of the two pinned archives of
+# 2.2.0, or the one that SHA256 names; says what it expected and found otherwise.
 verify_archive() {
   local found
   found=$(sha256_of "$1")
   [[ "$found" == "${2:-$OFFICIAL_SHA256}" ||
     "$found" == "${2:-$DEBIAN_SHA256}" ]] && return 0
   {
-    echo "error: SHA-256 of $1 is not that of Ceres Solver $CERES_VERSION"
+    echo "error: SHA-256 of $1 is not the one expected"
     if [[ -n "${2:-}" ]]; then
       echo "  expected $2"
     else
@@ -132,10 +150,33 @@ fetch_from_source_index() {
   return $status
 }
 
+# provide_archive NAME SHA256 GIVEN OPTION: $CACHE/NAME, verified, a copy of GIVEN
+# where that is not empty. Dies where there is none, since no server is known that
+# has this file.
+provide_archive() {
+  local file="$CACHE/$1"
+  if [[ -n "$3" ]]; then
+    [[ -f "$3" ]] || die "$4: $3 is not a file"
+    verify_archive "$3" "$2" || exit 1
+    cp "$3" "$file.part"
+    mv "$file.part" "$file"
+    say "$1: $3, SHA-256 verified"
+  elif [[ ! -f "$file" ]]; then
+    die "no $1: give it once with $4 PATH"
+  else
+    verify_archive "$file" "$2" || exit 1
+  fi
+}
+
 # find_ceres_source [GIVEN] sets CERES_SOURCE to a verified archive, or to the
 # folder GIVEN after a look at its version.
 find_ceres_source() {
   local given="${1:-}"
+  if is_next && [[ ! -d "$given" ]]; then
+    provide_archive "$NEXT_NAME" "$NEXT_SHA256" "$given" --ceres-source
+    CERES_SOURCE="$CACHE/$NEXT_NAME"
+    return
+  fi
   if [[ -n "$given" ]]; then
     [[ -e "$given" ]] || die "--ceres-source: $given does not exist"
     CERES_SOURCE=$(readlink -f "$given")
@@ -185,14 +226,14 @@ find_ceres_source() {
 # series: the patches, in order.
 series() {
   # shellcheck disable=SC2153
-  sed -e 's/#.*//' -e 's/[[:space:]]*$//' "$ROOT/patches/series" | grep . || true
+  sed -e 's/#.*//' -e 's/[[:space:]]*$//' "$CERES_PATCHES/series" | grep . || true
 }
 
 # print_patches: their text, in order.
 print_patches() {
   local patch
   while IFS= read -r patch; do
-    cat "$ROOT/patches/$patch" || return 1
+    cat "$CERES_PATCHES/$patch" || return 1
   done < <(series)
 }
 
@@ -207,9 +248,30 @@ unpack_ceres() {
   fi
   for patch in $(series); do
     patch -d "$folder" -p1 --fuzz=0 --no-backup-if-mismatch --forward \
-      -i "$ROOT/patches/$patch" ||
-      die "patches/$patch does not apply to $source"
+      -i "$CERES_PATCHES/$patch" ||
+      die "${CERES_PATCHES#"$ROOT/"}/$patch does not apply to $source"
   done
+  ! is_next || complete_next "$folder"
+}
+
+# complete_next FOLDER: adds what a checkout of the development branch has and its
+# pinned archive lacks: Abseil, which Ceres then builds and installs with itself,
+# and the BAL problem, which is that of the release.
+complete_next() {
+  local abseil="$1/third_party/abseil-cpp"
+  if [[ ! -f "$abseil/CMakeLists.txt" ]]; then
+    provide_archive "$ABSEIL_NAME" "$ABSEIL_SHA256" \
+      "${CERES_EXT_ABSEIL_SOURCE:-}" --abseil-source
+    mkdir -p "$abseil"
+    tar -xf "$CACHE/$ABSEIL_NAME" -C "$abseil" --strip-components=1
+  fi
+  cat "$ROOT/scripts/lib/abseil_with_ceres.cmake" >>"$abseil/CMakeLists.txt"
+  [[ -f "$1/$BAL_PROBLEM" ]] || (
+    choose_ceres 2.2.0
+    find_ceres_source
+    tar -xf "$CERES_SOURCE" -C "$1" --strip-components=1 --wildcards \
+      "*/$BAL_PROBLEM"
+  )
 }
 
 # CERES_STATIC=ON: a static library that needs nothing but Eigen, which is inside
@@ -244,7 +306,24 @@ OPTIONS
     [[ -z "${CXX:-}" ]] || echo "-DCMAKE_CXX_COMPILER=$CXX"
     return
   fi
-  cat <<OPTIONS
+  if is_next; then
+    # One library of Abseil, which libceres finds beside itself. Ceres's sources are
+    # compiled in groups, which takes a third of the time.
+    cat <<OPTIONS
+-DBUILD_SHARED_LIBS=ON
+-DCMAKE_UNITY_BUILD=ON
+-DABSL_BUILD_MONOLITHIC_SHARED_LIBS=ON
+-DWITH_SCHUR_SPECIALIZATIONS=ON
+-DWITH_SUITESPARSE=ON
+-DWITH_LAPACK=ON
+-DWITH_CUDA=$CERES_CUDA
+-DBUILD_EXAMPLES=ON
+-DCMAKE_BUILD_RPATH_USE_ORIGIN=ON
+-DCMAKE_INSTALL_RPATH=\$ORIGIN
+-DCMAKE_INSTALL_RPATH_USE_LINK_PATH=ON
+OPTIONS
+  else
+    cat <<OPTIONS
 -DBUILD_SHARED_LIBS=ON
 -DSCHUR_SPECIALIZATIONS=ON
 -DSUITESPARSE=ON
@@ -256,6 +335,7 @@ OPTIONS
 -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON
 -DCMAKE_INSTALL_RPATH_USE_LINK_PATH=ON
 OPTIONS
+  fi
   if [[ "$CERES_CUDA" == ON ]]; then
     echo "-DCMAKE_CUDA_COMPILER=$NVCC"
     echo "-DCMAKE_CUDA_ARCHITECTURES=$CUDA_ARCHITECTURES"
@@ -281,6 +361,10 @@ ceres_key() {
     series
     print_patches || exit 1
     ceres_options
+    ! is_next || {
+      echo "$NEXT_SHA256 $ABSEIL_SHA256"
+      cat "$ROOT/scripts/lib/abseil_with_ceres.cmake"
+    }
     sed -n -e '/^keep_schur_sizes()/,/^}/p' -e '/^build_ceres()/,/^}/p' \
       "${BASH_SOURCE[0]}"
     echo "${CXXFLAGS:-}"
@@ -329,17 +413,19 @@ build_ceres() {
 
 # provide_ceres [GIVEN]: build/ceres, build/ceres-static where CERES_STATIC is ON,
 # leads to the patched Ceres, and build/ceres-source to the pristine source it
-# comes from. A folder given once is remembered by that link. A subshell, whose
-# end releases the lock.
+# comes from; of next, build/ceres-next and build/ceres-next-source. A folder given
+# once is remembered by that link. A subshell, whose end releases the lock.
 provide_ceres() (
-  local given="${1:-}" key prefix link=ceres
+  local given="${1:-}" key prefix link="$CERES_LINK"
+  local source_link="$BUILD_ROOT/$CERES_LINK-source"
   if [[ "$CERES_STATIC" == ON ]]; then
+    ! is_next || die "a static Ceres, for the Python package, is Ceres 2.2.0 alone"
     link=ceres-static
     CERES_CUDA=OFF
   fi
   local log="$BUILD_ROOT/log/$link.log"
-  if [[ -z "$given" && -d "$BUILD_ROOT/ceres-source" ]]; then
-    given=$(readlink -f "$BUILD_ROOT/ceres-source")
+  if [[ -z "$given" && -d "$source_link" ]]; then
+    given=$(readlink -f "$source_link")
   fi
   mkdir -p "$CACHE" || die "CERES_EXT_CACHE: cannot create $CACHE"
   lock "$CACHE/ceres-$CERES_VERSION.lock"
@@ -361,5 +447,5 @@ provide_ceres() (
       "$ROOT/scripts/lib" "$CERES_SOURCE" "$prefix"
   fi
   ln -sfn "$prefix" "$BUILD_ROOT/$link"
-  ln -sfn "$CERES_SOURCE" "$BUILD_ROOT/ceres-source"
+  ln -sfn "$CERES_SOURCE" "$source_link"
 )

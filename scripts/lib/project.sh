@@ -13,7 +13,7 @@ export CCACHE_BASEDIR="$ROOT" CCACHE_NOHASHDIR=true
 # The targets for a solve and "cmake --install"; scripts/test builds the rest.
 # shellcheck disable=SC2034
 INSTALLED=(ceres_ext bundle_adjuster bal_convert bal_filter bal_generate
-  colmap_adjuster)
+  ceres_ext_machine colmap_adjuster)
 
 # prepare [CERES_SOURCE]: packages, CUDA, the patched Ceres. Everything that a
 # build in build/ needs; fast where it is all there.
@@ -26,9 +26,12 @@ prepare() {
   provide_ceres "${1:-}"
 }
 
-# main_preset: the preset of this machine.
+# main_preset: the preset of this machine and the chosen Ceres.
 main_preset() {
-  if [[ -n "$NVCC" ]]; then echo release; else echo host-only; fi
+  local preset=host-only
+  [[ -z "$NVCC" ]] || preset=release
+  ! is_next || preset+=-next
+  echo "$preset"
 }
 
 # build_preset PRESET [TARGET...]: configures, then builds the targets, or all
@@ -47,7 +50,7 @@ build_preset() {
   arguments+=("-DCERES_EXT_GPU_TESTS=$gpu_tests")
   shift
   (($# == 0)) || targets=(--target "$@")
-  if [[ "$preset" == release || "$preset" == debug ]] && [[ -n "$NVCC" ]]; then
+  if [[ "$preset" == release* || "$preset" == debug ]] && [[ -n "$NVCC" ]]; then
     arguments+=("-DCMAKE_CUDA_COMPILER=$NVCC"
       "-DCMAKE_CUDA_ARCHITECTURES=$CUDA_ARCHITECTURES")
     [[ ! -d "$BUILD_ROOT/cudss" ]] ||

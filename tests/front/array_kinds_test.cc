@@ -15,9 +15,9 @@
 #include "ceres/rotation.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/import/problem_of_arrays.h"
 #include "ceres_ext/solve.h"
-#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
@@ -38,7 +38,7 @@ constexpr int kNumCases = 300;
 #endif
 
 const bool kIsQuiet = [] {
-  FLAGS_minloglevel = google::GLOG_FATAL;
+  SetQuiet(true);
   return true;
 }();
 
@@ -185,26 +185,16 @@ TEST(ArrayKinds, EvaluatesAsCeresDoes) {
 }
 
 // Collects what is logged.
-class Log final : public google::LogSink {
+class Log final : public LogReader {
  public:
-  Log() {
-    FLAGS_minloglevel = google::GLOG_INFO;
-    google::AddLogSink(this);
-  }
-  ~Log() override {
-    google::RemoveLogSink(this);
-    FLAGS_minloglevel = google::GLOG_FATAL;
-  }
-  void send(google::LogSeverity /*severity*/,
-            const char* /*full_filename*/,
-            const char* /*base_filename*/,
-            int /*line*/,
-            const struct ::tm* /*time*/,
-            const char* message,
-            size_t length) override {
-    lines.emplace_back(message, length);
-  }
+  Log() { SetQuiet(false); }
+  ~Log() override { SetQuiet(true); }
   std::vector<std::string> lines;
+
+ private:
+  void Read(bool /*is_error*/, const std::string& message) override {
+    lines.push_back(message);
+  }
 };
 
 TEST(Evaluate, SaysWhatIsWrong) {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/import/problem_of_arrays.h"
 #include "ceres_ext/solve.h"
-#include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "tests/common/has_device.h"
 #include "tests/common/random_arrays.h"
@@ -28,7 +28,7 @@ namespace {
 constexpr int kNumCases = 400;
 
 const bool kIsQuiet = [] {
-  FLAGS_minloglevel = google::GLOG_FATAL;
+  SetQuiet(true);
   return true;
 }();
 

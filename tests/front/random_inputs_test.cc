@@ -25,11 +25,11 @@
 #include "ceres/manifold.h"
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/front/option_table.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/solve.h"
 #include "cuda_kernels/base/enum_value.h"
-#include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/functors.h"
@@ -44,7 +44,7 @@ constexpr int kIntMax = std::numeric_limits<int>::max();
 constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
 // A million solves would log as many errors.
 const bool kIsQuiet = [] {
-  FLAGS_minloglevel = google::GLOG_FATAL;
+  SetQuiet(true);
   return true;
 }();
 

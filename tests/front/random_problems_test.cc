@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/solve.h"
-#include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/has_device.h"
@@ -31,7 +31,7 @@ constexpr int kNumCases = 600;
 #endif
 
 const bool kIsQuiet = [] {
-  FLAGS_minloglevel = google::GLOG_FATAL;
+  SetQuiet(true);
   return true;
 }();
 

@@ -17,8 +17,8 @@
 
 #include "ceres/ceres.h"
 #include "ceres/manifold.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/solve.h"
-#include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "tests/common/has_cudss.h"
 #include "tests/common/has_device.h"
@@ -32,7 +32,7 @@ constexpr int kNumCases = 1000;
 constexpr int kNumCasesOnDevice = 150;
 
 const bool kIsQuiet = [] {
-  FLAGS_minloglevel = google::GLOG_FATAL;
+  SetQuiet(true);
   return true;
 }();
 

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "ceres/ceres.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/mpi_communicator.h"
 #include "ceres_ext/solve.h"
-#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/has_device.h"
@@ -120,7 +120,7 @@ TEST_F(RanksMpiTest, ZAnExceptionOnOneEndsAll) {
 }  // namespace ceres_ext
 
 int main(int argc, char** argv) {
-  FLAGS_minloglevel = google::GLOG_FATAL;
+  ceres_ext::SetQuiet(true);
   testing::InitGoogleTest(&argc, argv);
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);

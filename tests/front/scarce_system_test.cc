@@ -25,8 +25,8 @@
 #include <string>
 #include <vector>
 
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/solve.h"
-#include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "tests/common/bal_test_problem.h"
 #include "tests/common/has_device.h"
@@ -214,7 +214,7 @@ std::vector<int64_t> InProcess(int64_t num_values, Function&& fn) {
     }
     const pid_t child = fork();
     if (child == 0) {
-      LOG(INFO) << "What glog takes for good, it takes now.";
+      LOG(INFO) << "What the log takes for good, it takes now.";
       for (int64_t i = static_cast<int64_t>(values.size()); i < num_values;
            ++i) {
         alarm(60);

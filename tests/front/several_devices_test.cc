@@ -12,13 +12,13 @@
 #include "ceres/ceres.h"
 #include "ceres/solver_plugin.h"
 #include "ceres_ext/bal_cost_functions.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/front/solve_parts.h"
 #include "ceres_ext/import/problem_of_arrays.h"
 #include "ceres_ext/solve.h"
 #include "ceres_ext/window_solver.h"
 #include "cuda_kernels/machine/cuda_context.h"
-#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/front/others_capture.h"
@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const bool kIsQuiet = [] {
-  FLAGS_minloglevel = google::GLOG_FATAL;
+  SetQuiet(true);
   return true;
 }();
 

@@ -19,7 +19,7 @@ foreach(header IN LISTS headers)
   if(NOT
      header
      MATCHES
-     "^(ceres_ext/([a-z_]+|device/[a-z_]+|device/(ceres_ext|cuda_kernels)/[a-z_/]+)|ceres(_plugin)?/.+)\\.(h|cuh)$"
+     "^(ceres_ext/([a-z_]+|device/[a-z_]+|device/(ceres_ext|cuda_kernels)/[a-z_/]+)|(ceres|ceres_plugin|absl)/.+)\\.(h|cuh|inc)$"
   )
     message(FATAL_ERROR "${header} is installed but not public.")
   endif()
@@ -256,9 +256,15 @@ file(CHMOD "${WORK_DIR}/script" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
 expect_run(1 "Ceres Ext: path FULL" "is a script" "${WORK_DIR}/script")
 expect_run(125 "^$" "does not use Ceres" "${built}/without")
 expect_run(125 "^$" "links Ceres statically" "${built}/linked_statically")
-expect_run(125 "^$" "uses libceres.so.3, and this is Ceres 2.2"
+expect_run(125 "^$" "uses libceres.so.3, and this is Ceres 2\\."
            "${built}/other_3")
+expect_run(125 "^$" "uses Ceres 2.9.9, and this is Ceres 2\\."
+           "${built}/other_later")
 expect_run(125 "^$" "does not fit .*OnlyOtherCeresHasThis" "${built}/other_4")
 expect_run(127 "^$" "program not found" "${built}/nothing")
 expect_run(125 "^$" "expected a program")
+expect_run(0 "^host: .*values of a stored Jacobian per second.*device" "^$" --machine)
+expect_run(125 "^$" "takes no program" --machine "${built}/unchanged")
+expect_run(2 "^$" "machine_rates: expected one of" --settings=machine_rates=1
+           --machine)
 expect_run(125 "^$" "unknown option --setting" --setting=1 "${built}/unchanged")

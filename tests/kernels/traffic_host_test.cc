@@ -10,6 +10,7 @@
 
 #include "benchmarks/traffic.h"
 #include "cuda_kernels/model/bal_model.h"
+#include "cuda_kernels/model/nested_jacobian.h"
 #include "cuda_kernels/ops/evaluate.h"
 #include "cuda_kernels/ops/jacobian_products.h"
 #include "cuda_kernels/ops/normal_blocks.h"
@@ -257,6 +258,7 @@ TEST(Traffic, SchurComplementByHand) {
   EXPECT_EQ((ScratchBytes<RecomputedJacobian<double, C>>(11, 2)), 2 * 648);
   using StoredFloat = StoredJacobian<float, BalShape<C>, kDeviceLayout>;
   EXPECT_EQ(ScratchBytes<StoredFloat>(11, 2), 11 * (48 + 96) + 2 * 648);
+  EXPECT_EQ(ScratchBytes<NestedJacobian<kDeviceLayout>>(11, 2), 2 * 72);
 }
 
 }  // namespace

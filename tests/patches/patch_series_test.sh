@@ -4,8 +4,8 @@
 # patch_series_test.sh PATCHES SOURCE
 #
 # The series in the folder PATCHES is complete, each patch says what it is for,
-# and all apply in order to SOURCE, the pristine Ceres 2.2.0 as an archive or a
-# folder, with neither fuzz nor offset. Ends with 77 if there is no SOURCE.
+# and all apply in order to SOURCE, the pristine Ceres that they are for as an
+# archive or a folder, with neither fuzz nor offset. Ends with 77 if there is no SOURCE.
 set -euo pipefail
 patches="$1"
 source="${2:-}"
@@ -17,21 +17,21 @@ fail() {
 
 mapfile -t series < <(sed -e 's/#.*//' -e 's/[[:space:]]*$//' \
   "$patches/series" | grep .)
-((${#series[@]} > 0)) || fail "patches/series is empty"
+((${#series[@]} > 0)) || fail "$patches/series is empty"
 [[ "$(printf '%s\n' "${series[@]}" | sort)" == "$(
   cd "$patches" && printf '%s\n' *.patch | sort
-)" ]] || fail "patches/series doesn't list all patches"
+)" ]] || fail "$patches/series doesn't list all patches"
 for patch in "${series[@]}"; do
   for field in Subject Why What Upstream; do
     sed '/^---$/q' "$patches/$patch" | grep -q "^$field: ." ||
       fail "$patch: no \"$field:\" in its header"
   done
-  grep -q "\`${patch%.patch}\`" "$patches/README.md" ||
+  grep -q "\`${patch%.patch}\`" "$patches/../README.md" ||
     fail "$patch is not in patches/README.md"
 done
 
 if [[ -z "$source" || ! -e "$source" ]]; then
-  echo "skipped: no pristine source of Ceres 2.2.0;" \
+  echo "skipped: no pristine source of Ceres;" \
     "set CERES_EXT_CERES_ARCHIVE or run scripts/setup"
   exit 77
 fi

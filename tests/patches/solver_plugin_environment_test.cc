@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ceres/solver_plugin.h"
-#include "glog/logging.h"
+#include "ceres_ext/base/ceres_version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/patches/patch_test_problem.h"
@@ -33,22 +33,16 @@ std::string TestLibrary(const std::string& name) {
 }
 
 // Collects what is logged as an error.
-class ErrorLog final : public google::LogSink {
+class ErrorLog final : public LogReader {
  public:
-  ErrorLog() { google::AddLogSink(this); }
-  ~ErrorLog() override { google::RemoveLogSink(this); }
-  void send(google::LogSeverity severity,
-            const char* /*full_filename*/,
-            const char* /*base_filename*/,
-            int /*line*/,
-            const struct ::tm* /*time*/,
-            const char* message,
-            size_t length) override {
-    if (severity == google::GLOG_ERROR) {
-      errors.emplace_back(message, length);
+  std::vector<std::string> errors;
+
+ private:
+  void Read(bool is_error, const std::string& message) override {
+    if (is_error) {
+      errors.push_back(message);
     }
   }
-  std::vector<std::string> errors;
 };
 
 class SolverPluginEnvironmentTest : public ::testing::Test {

@@ -51,7 +51,7 @@ SH
 
 # A source of Ceres as far as the scripts look at it, and a patch to it.
 ceres="$WORK/a ceres"
-mkdir -p "$ceres/include/ceres" "$ceres/data" "$CHECKOUT/patches"
+mkdir -p "$ceres/include/ceres" "$ceres/data" "$CHECKOUT/patches/2.2.0"
 printf '#define CERES_VERSION_%s\n' 'MAJOR 2' 'MINOR 2' 'REVISION 0' \
   >"$ceres/include/ceres/version.h"
 echo problem >"$ceres/data/problem-16-22106-pre.txt"
@@ -70,10 +70,10 @@ def GenerateQueryFile():
 PY
 write_patch() {
   printf -- '--- a/added\n+++ b/added\n@@ -0,0 +1 @@\n+%s\n' "$1" \
-    >"$CHECKOUT/patches/0001-one.patch"
+    >"$CHECKOUT/patches/2.2.0/0001-one.patch"
 }
 write_patch one
-echo 0001-one.patch >"$CHECKOUT/patches/series"
+echo 0001-one.patch >"$CHECKOUT/patches/2.2.0/series"
 
 run() {
   : >"$WORK/calls"
@@ -129,7 +129,7 @@ expect_entries "$WORK/caller/my cache" 2
 
 # setup builds what a solve and an installation need, test all of the project.
 expect_has "setup" "$(<"$WORK/calls")" \
-  " --target ceres_ext bundle_adjuster bal_convert bal_filter bal_generate colmap_adjuster"
+  " --target ceres_ext bundle_adjuster bal_convert bal_filter bal_generate ceres_ext_machine colmap_adjuster"
 expect_lacks "setup" "$(<"$WORK/calls")" "ctest"
 run "$CHECKOUT/scripts/test"
 expect_built 0
@@ -140,6 +140,45 @@ expect_has "test" "$(<"$WORK/calls")" "ctest --preset release"
 expect_has "without a GPU" "$(<"$WORK/calls")" "-DCERES_EXT_GPU_TESTS=OFF"
 CERES_EXT_GPU_TESTS=ON run "$CHECKOUT/scripts/test"
 expect_has "for another machine" "$(<"$WORK/calls")" "-DCERES_EXT_GPU_TESTS=ON"
+
+# The next Ceres, from a checkout that has its Abseil, beside the release.
+next="$WORK/next ceres"
+cp -a "$ceres" "$next"
+sed -i 's/MINOR 2/MINOR 3/' "$next/include/ceres/version.h"
+mkdir -p "$next/third_party/abseil-cpp"
+touch "$next/third_party/abseil-cpp/CMakeLists.txt"
+cp -r "$CHECKOUT/patches/2.2.0" "$CHECKOUT/patches/next"
+release=$(readlink "$CHECKOUT/build/ceres")
+# expect_refused REASON ARGUMENT...
+expect_refused() {
+  local reason="$1"
+  shift
+  ! "$CHECKOUT/scripts/setup" "$@" >"$WORK/said" 2>&1 </dev/null ||
+    fail "setup $* works"
+  expect_has "setup $*" "$(<"$WORK/said")" "$reason"
+}
+expect_refused "expected 2.2.0 or next, found 3" --ceres=3
+expect_refused "no ceres-solver-fe351d5.tar.xz: give it once with --ceres-source" \
+  --ceres=next
+expect_refused "is not the one expected" --ceres=next \
+  --ceres-source "$ceres/LICENSE"
+expect_refused "expected Ceres 2.3.0, found 2.2.0" --ceres=next \
+  --ceres-source "$ceres"
+setup --ceres next --ceres-source "$next"
+expect_built 1
+expect_has "next" "$(<"$WORK/calls")" "-DWITH_SUITESPARSE=ON"
+expect_has "next" "$(<"$WORK/calls")" "--preset release-next"
+expect_has "next" "$said" "solving --input=$CHECKOUT/build/ceres-next/data/"
+CERES_EXT_CERES_VERSION=next run "$CHECKOUT/scripts/test"
+expect_built 0
+expect_has "next" "$(<"$WORK/calls")" "ctest --preset release-next"
+expect_equal "the release" "$(readlink "$CHECKOUT/build/ceres")" "$release"
+setup
+expect_built 0
+# Its pinned archive comes without Abseil.
+rm -r "$next/third_party"
+expect_refused "no abseil-cpp-20260817.0.tar.xz: give it once with --abseil-source" \
+  --ceres=next
 
 # cuDSS is fetched once, and builds have it from then on.
 expect_lacks "without cuDSS" "$(<"$WORK/calls")" "-DCUDSS_ROOT"

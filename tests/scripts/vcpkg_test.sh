@@ -35,7 +35,7 @@ for features in "" cuda; do
   cmake "-DROOT=$SOURCE_ROOT" "-DWORK=$work" "-DFEATURES=$features" \
     -P "$SOURCE_ROOT/tests/scripts/vcpkg_test.cmake"
   expect_equal "patches" "$(sed 's|.*/||' "$work/patches.txt")" \
-    "$(grep -v '^#' "$SOURCE_ROOT/patches/series")"
+    "$(grep -v '^#' "$SOURCE_ROOT/patches/2.2.0/series")"
   for option in $(options "$work/ceres_ext.txt"); do
     [[ "$option" == CMAKE_* ]] ||
       grep -qE "(option|set)\($option\b|\b$option\b.*CACHE|^set\($option$" \

@@ -4,9 +4,8 @@
 //
 // Solves a BAL problem in many configurations and prints, per configuration,
 // all numbers of all iterations and the parameters, as hexadecimal floating
-// point. Knows nothing of the patches: it is compiled against stock Ceres
-// 2.2.0, run with stock and with patched libceres.so.4, and must print the
-// same.
+// point. Knows nothing of the patches: it is compiled against stock Ceres, run
+// with stock and with patched libceres.so.4, and must print the same.
 //
 // With more than one thread Ceres adds the costs of residual blocks in the
 // order in which threads finish, so no two runs print the same. Then this
@@ -26,7 +25,7 @@
 
 #include "ceres/ceres.h"
 #include "ceres/rotation.h"
-#include "glog/logging.h"
+#include "ceres_ext/base/ceres_version.h"
 
 namespace {
 
@@ -341,7 +340,7 @@ std::vector<Configuration> SmallConfigurations() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  google::InitGoogleLogging(argv[0]);
+  ceres_ext::StartLogging(argv[0]);
   Bal bal;
   const int num_threads = argc == 3 ? std::atoi(argv[2]) : 0;
   if (num_threads < 1 || !ReadBal(argv[1], &bal)) {

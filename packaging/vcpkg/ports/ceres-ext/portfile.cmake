@@ -12,8 +12,8 @@ set(VCPKG_POLICY_EMPTY_INCLUDE_FOLDER enabled)
 set(VCPKG_POLICY_SKIP_LIB_CMAKE_MERGE_CHECK enabled)
 set(VCPKG_POLICY_SKIP_MISPLACED_CMAKE_FILES_CHECK enabled)
 
-file(STRINGS "${EXT_PATH}/patches/series" PATCHES REGEX "^[^#]")
-list(TRANSFORM PATCHES PREPEND "${EXT_PATH}/patches/")
+file(STRINGS "${EXT_PATH}/patches/2.2.0/series" PATCHES REGEX "^[^#]")
+list(TRANSFORM PATCHES PREPEND "${EXT_PATH}/patches/2.2.0/")
 vcpkg_from_github(
   OUT_SOURCE_PATH CERES_PATH
   REPO ceres-solver/ceres-solver
