@@ -18,37 +18,17 @@
 #ifndef CERES_EXT_DIRECTION_COST_FUNCTIONS_H_
 #define CERES_EXT_DIRECTION_COST_FUNCTIONS_H_
 
-#include <utility>
-
-#include "ceres/internal/port.h"
 #include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/photogrammetry.h"
+#include "ceres_ext/written_model.h"
 
 namespace ceres_ext {
 
 namespace internal {
 
-// A functor of photogrammetry.h with derivatives, as a model.
 template <typename Error>
-struct DirectionModel {
-  static constexpr int kNumResiduals = Error::kNumResiduals;
-  using BlockSizes = typename Error::BlockSizes;
-  using Constants = Error;
+struct DirectionModel : WrittenModel<Error> {
   static constexpr bool kBlocksAreOpposite = true;
-
-  CERES_HOST_DEVICE static bool Evaluate(const Error& error,
-                                         const double* const* blocks,
-                                         double* residuals,
-                                         double* const* jacobians) {
-    if (jacobians != nullptr) {
-      return error.Differentiate(BlockSizes(), blocks, residuals, jacobians);
-    }
-    if constexpr (BlockSizes::size() == 3) {
-      return error(blocks[0], blocks[1], blocks[2], residuals);
-    } else {
-      return error(blocks[0], blocks[1], blocks[2], blocks[3], residuals);
-    }
-  }
 };
 
 template <typename Error>

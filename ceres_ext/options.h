@@ -131,6 +131,19 @@ enum CudaGraphType {
   CUDA_GRAPH_OFF,
 };
 
+// The rates of host and device by which solves and their solvers are chosen:
+// memory, launches, arithmetic in float and double.
+enum MachineRatesType {
+  // Measured in about 0.3 s when first needed, and kept in the user's cache
+  // folder (docs/options.md). If they can't be kept they are BUILT_IN, so that
+  // every run has the same ones, and so they are in a solve by several devices
+  // or ranks.
+  MACHINE_RATES_MEASURED,
+  // The rates of an H200 and its host, on which the constants were measured,
+  // with double as slow as CUDA says of the device.
+  MACHINE_RATES_BUILT_IN,
+};
+
 // The accuracy of PCG.
 enum ForcingSequenceType {
   // MODEL_COST if PCG replaces a factorisation (linear_solver) or has merged
@@ -234,6 +247,9 @@ struct Options {
 
   CudaGraphType cuda_graph = CUDA_GRAPH_AUTO;
 
+  // If there is a device, for DEVICE_AUTO and the other choices of AUTO on it.
+  MachineRatesType machine_rates = MACHINE_RATES_MEASURED;
+
   // The ranks that solve a problem of arrays together (communicator.h,
   // docs/scale.md): this one's end, which outlives the solve. Null: this
   // process solves alone. Not a key of ParseOptions.
@@ -275,6 +291,8 @@ const char* ForcingSequenceTypeToString(ForcingSequenceType type);
 bool StringToForcingSequenceType(std::string value, ForcingSequenceType* type);
 const char* CudaGraphTypeToString(CudaGraphType type);
 bool StringToCudaGraphType(std::string value, CudaGraphType* type);
+const char* MachineRatesTypeToString(MachineRatesType type);
+bool StringToMachineRatesType(std::string value, MachineRatesType* type);
 const char* SchurFactorizationTypeToString(SchurFactorizationType type);
 bool StringToSchurFactorizationType(std::string value,
                                     SchurFactorizationType* type);

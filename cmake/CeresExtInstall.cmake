@@ -12,7 +12,7 @@ set_target_properties(
 set(_installed ceres_ext)
 if(CERES_EXT_BUILD_EXAMPLES)
   list(APPEND _installed bundle_adjuster bal_convert bal_filter bal_generate
-       colmap_adjuster)
+       ceres_ext_machine colmap_adjuster)
 endif()
 # Both libraries are found from where a program or library is. Ceres's package
 # wants its library in "lib", whatever the folder of this one is. The build tree is
@@ -128,7 +128,7 @@ foreach(
 endforeach()
 if(CERES_EXT_BUILD_EXAMPLES)
   install(TARGETS bundle_adjuster bal_convert bal_filter bal_generate
-                  colmap_adjuster
+                  ceres_ext_machine colmap_adjuster
           DESTINATION "${CMAKE_INSTALL_BINDIR}")
   install(PROGRAMS "${PROJECT_SOURCE_DIR}/examples/bal/compare_solvers.py"
                    "${PROJECT_SOURCE_DIR}/examples/bal/solve_page.py"

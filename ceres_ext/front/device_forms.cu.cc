@@ -3,6 +3,7 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/device/cost_function.cuh"
 #include "ceres_ext/direction_cost_functions.h"
+#include "ceres_ext/odometry_cost_functions.h"
 
 // For rows that no batch of observations takes, and refinements of poses.
 // Points vary in windows alone.
@@ -15,3 +16,12 @@ CERES_EXT_COST_FUNCTION(ceres_ext::BalQuaternionReprojectionError,
 CERES_EXT_COST_FUNCTION(ceres_ext::DirectionCost, ceres_ext::form::Rows)
 CERES_EXT_COST_FUNCTION(ceres_ext::RigDirectionCost, ceres_ext::form::Rows)
 CERES_EXT_COST_FUNCTION(ceres_ext::SensorDirectionCost, ceres_ext::form::Rows)
+CERES_EXT_COST_FUNCTION(ceres_ext::InertialCost, ceres_ext::form::Rows)
+CERES_EXT_COST_FUNCTION(ceres_ext::InverseDepthCost, ceres_ext::form::Rows)
+CERES_EXT_COST_FUNCTION(ceres_ext::StereoInverseDepthCost,
+                        ceres_ext::form::Rows)
+CERES_EXT_COST_FUNCTION(ceres_ext::AnchorStereoInverseDepthCost,
+                        ceres_ext::form::Rows)
+CERES_EXT_COST_FUNCTION(ceres_ext::SpeedAndBiasPriorCost, ceres_ext::form::Rows)
+CERES_EXT_COST_FUNCTION(ceres_ext::PlanarMotionCost, ceres_ext::form::Rows)
+CERES_EXT_COST_FUNCTION(ceres_ext::GnssPositionCost, ceres_ext::form::Rows)

@@ -43,6 +43,7 @@ ValueNames Names(PreconditionerChoice) {
           "AUTO"};
 }
 ValueNames Names(CudaGraphType) { return {"AUTO", "ON", "OFF"}; }
+ValueNames Names(MachineRatesType) { return {"MEASURED", "BUILT_IN"}; }
 
 bool HasName(const ValueNames& names, int value) {
   return value >= 0 && value < static_cast<int>(names.size());
@@ -244,6 +245,9 @@ const std::vector<OptionRow>& OptionTable() {
      "Launches of a step that come again run as CUDA graphs, and so does "
      "PCG, with auto after a hundred iterations; auto has none if a profiler, "
      "sanitizer or debugger is found."},
+    {"machine_rates", Enum<&Options::machine_rates>(), kSolver,
+     "The rates of device and host by which auto chooses: measured once and "
+     "kept in the user's cache folder, or built_in."},
   };
   // clang-format on
   return kTable;
@@ -290,6 +294,7 @@ CERES_EXT_NAMES(LinearSolverChoice)
 CERES_EXT_NAMES(PreconditionerChoice)
 CERES_EXT_NAMES(ForcingSequenceType)
 CERES_EXT_NAMES(CudaGraphType)
+CERES_EXT_NAMES(MachineRatesType)
 CERES_EXT_NAMES(SchurFactorizationType)
 CERES_EXT_NAMES(FallbackType)
 #undef CERES_EXT_NAMES

@@ -178,10 +178,6 @@ std::string WhyNotByRanks(const ArrayProblem& problem, RankSolve* solve) {
            "ranks; expected LEVENBERG_MARQUARDT";
   }
   ChooseLinearSolver(ext_options, &options);
-  ext_options.linear_solver = LINEAR_SOLVER_AS_GIVEN;
-  if (ext_options.preconditioner != PRECONDITIONER_TWO_LEVEL) {
-    ext_options.preconditioner = PRECONDITIONER_AS_GIVEN;
-  }
   if (options.linear_solver_type != ceres::ITERATIVE_SCHUR) {
     return std::string("linear_solver_type ") +
            ceres::LinearSolverTypeToString(options.linear_solver_type) +
@@ -246,6 +242,8 @@ bool PrepareRanks(const ceres::Solver::Options& options,
   if (mine.empty()) {
     fields.Add("the version of Ceres Ext", kBatchModelVersion);
     AddOptions(solve->options, &fields);
+    fields.Add("linear_solver", ext_options.linear_solver);
+    fields.Add("preconditioner", ext_options.preconditioner);
     fields.Add("precision", ext_options.precision);
     fields.Add("forcing_sequence", ext_options.forcing_sequence);
     fields.Add("model_cost_tolerance", ext_options.model_cost_tolerance);

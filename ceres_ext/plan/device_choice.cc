@@ -11,6 +11,7 @@
 #include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/import/batch_models.h"
+#include "ceres_ext/plan/kept_rates.h"
 #include "ceres_ext/solver/cholesky/factorization_cost.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_cholesky.h"
@@ -21,6 +22,11 @@
 
 namespace ceres_ext {
 namespace {
+
+using kernels::MachineRates;
+
+// Times of a device are those of an H200, and of the host those of its host;
+// another machine's are in the proportion of its rates (machine_rates.h).
 
 // The unit of work is a pass: a product with S or J'J of an iteration of PCG,
 // which reads the Jacobian once.
@@ -74,9 +80,12 @@ constexpr double kDeviceSetupSeconds = 0.001;
 // double takes as long as two floats: 4 operations a stored value at 33.5e12 a
 // second; about 300 an observation of 24 values where they are recomputed,
 // which pass in 1.6e-12 s each (gpu.md). If double is slower, this part grows.
+// A product that S is summed of is one fused operation.
 constexpr double kStoredDoubleShare = 0.03;
 constexpr double kRecomputedDoubleShare = 0.27;
-constexpr double kMeasuredRatio = 2.0;
+constexpr double kCouplingDoubleShare = 0.024;
+// The ratio of the rates of float and double on cards for computing.
+constexpr double kRatioOfComputing = 2.0;
 // A solve of recomputed blocks over one of stored ones there (docs/use.md).
 constexpr double kRecomputedPass = 0.43;
 
@@ -120,10 +129,21 @@ double CouplingProducts(const SolveWork& work) {
                    (2.0 * (kColumns + 3.0));
 }
 
-// On one thread.
-double HostPassSeconds(const SolveWork& work) {
-  return kHostSecondsPerValue * static_cast<double>(work.num_values) +
-         kHostSecondsPerGeneralRow * static_cast<double>(work.num_general_rows);
+double HostSpeedup(const SolveWork& work) {
+  return std::pow(work.num_threads, kHostThreadsExponent);
+}
+// On one thread. All threads together read no more than the memory gives.
+double HostPassSeconds(const SolveWork& work, const MachineRates& rates) {
+  const auto values = static_cast<double>(work.num_values);
+  const double seconds =
+      SlowerHost(rates) *
+      (kHostSecondsPerValue * values +
+       kHostSecondsPerGeneralRow * static_cast<double>(work.num_general_rows));
+  return rates.host_bytes_per_second > 0.0
+             ? std::max(seconds,
+                        HostSpeedup(work) * sizeof(double) * values /
+                            rates.host_bytes_per_second)
+             : seconds;
 }
 // The values of a sparse factor of S for each product that S is summed of.
 constexpr double kFactorValues = 3.0;
@@ -144,22 +164,26 @@ double HostFactorizationSeconds(const SolveWork& work) {
                    solver::HostSparseSeconds({values, values * values / n}))
              : dense;
 }
-double HostExactStepSeconds(const SolveWork& work) {
+double HostExactStepSeconds(const SolveWork& work, const MachineRates& rates) {
   return (work.has_pairs ? kHostPassesOfPairs : kHostPassesWithoutPairs) *
-             HostPassSeconds(work) +
-         kHostSecondsPerCouplingProduct * CouplingProducts(work) +
-         HostFactorizationSeconds(work);
+             HostPassSeconds(work, rates) +
+         SlowerHost(rates) *
+             (kHostSecondsPerCouplingProduct * CouplingProducts(work) +
+              HostFactorizationSeconds(work));
 }
 // All steps on all threads of the host, beside either machine.
-double CeresSeconds(const SolveWork& work) {
-  return (work.num_steps + 1) * kCeresSecondsPerValue *
-         static_cast<double>(work.num_host_values) /
-         std::pow(work.num_threads, kHostThreadsExponent);
+double CeresSeconds(const SolveWork& work, const MachineRates& rates) {
+  return (work.num_steps + 1) * kCeresSecondsPerValue * SlowerHost(rates) *
+         static_cast<double>(work.num_host_values) / HostSpeedup(work);
 }
 
-// A pass over one at the measured ratio, by the share of arithmetic in double.
-double SlowerDouble(double share, int float_to_double_ratio) {
-  return std::max(1.0, share * float_to_double_ratio / kMeasuredRatio);
+// A pass over one on an H200: stored blocks are read, and what is done with
+// recomputed ones takes issue slots, by the rate of float. In double, by its
+// share of the arithmetic.
+double SlowerPass(bool recomputed, bool mixed, const MachineRates& rates) {
+  const double slower = recomputed ? SlowerFloat(rates) : SlowerMemory(rates);
+  const double share = recomputed ? kRecomputedDoubleShare : kStoredDoubleShare;
+  return mixed ? slower : std::max(slower, share * SlowerDouble(rates));
 }
 
 // "less than 0.001 s", "about 0.02 s", "about 30 s".
@@ -175,27 +199,35 @@ std::string About(double seconds) {
   return text;
 }
 
-double DevicePassSeconds(const SolveWork& work, const DeviceState& state) {
-  const double share =
-      work.recomputed ? kRecomputedDoubleShare : kStoredDoubleShare;
-  const double slower =
-      work.mixed ? 1.0 : SlowerDouble(share, state.float_to_double_ratio);
-  return kDeviceSecondsPerPass +
-         kDeviceSecondsPerValue * slower * static_cast<double>(work.num_values);
+double DeviceLaunchSeconds(const MachineRates& rates) {
+  return kDeviceSecondsPerPass * SlowerLaunch(rates);
 }
-double DeviceExactStepSeconds(const SolveWork& work, const DeviceState& state) {
-  return kDeviceSecondsPerExactStep +
-         kDeviceSecondsPerCouplingProduct * CouplingProducts(work) +
+double DevicePassSeconds(const SolveWork& work, const MachineRates& rates) {
+  return DeviceLaunchSeconds(rates) +
+         kDeviceSecondsPerValue *
+             SlowerPass(work.recomputed, work.mixed, rates) *
+             static_cast<double>(work.num_values);
+}
+double DeviceCouplingSeconds(const SolveWork& work, const MachineRates& rates) {
+  return kDeviceSecondsPerCouplingProduct * CouplingProducts(work) *
+         std::max(SlowerMemory(rates),
+                  kCouplingDoubleShare * SlowerDouble(rates));
+}
+double DeviceExactStepSeconds(const SolveWork& work,
+                              const MachineRates& rates) {
+  return kDeviceSecondsPerExactStep * SlowerLaunch(rates) +
+         DeviceCouplingSeconds(work, rates) +
          solver::DenseFactorizationSeconds(
-             work.num_factorized_columns,
-             work.float_factor ? 0 : state.float_to_double_ratio);
+             work.num_factorized_columns, rates, work.float_factor);
 }
 
-double DeviceExactSetupSeconds(const SolveWork& work) {
-  return kDeviceSecondsOfSetup + (work.has_pairs
-                                      ? kDeviceSetupSecondsPerValueOfPairs *
-                                            static_cast<double>(work.num_values)
-                                      : 0.0);
+double DeviceExactSetupSeconds(const SolveWork& work,
+                               const MachineRates& rates) {
+  return kDeviceSecondsOfSetup +
+         (work.has_pairs
+              ? kDeviceSetupSecondsPerValueOfPairs * SlowerHost(rates) *
+                    static_cast<double>(work.num_values)
+              : 0.0);
 }
 
 // All steps, less what Ceres evaluates and what is sent.
@@ -255,42 +287,49 @@ SolveWork EstimateWork(int64_t num_values,
   return work;
 }
 
-double EstimateHostSeconds(const SolveWork& work) {
+double EstimateHostSeconds(const SolveWork& work, const MachineRates& rates) {
+  const double pass = HostPassSeconds(work, rates);
+  const double exact_step = HostExactStepSeconds(work, rates);
   return work.num_steps * kHostSecondsPerStep * std::sqrt(work.num_threads) +
-         CeresSeconds(work) +
+         CeresSeconds(work, rates) +
          StepsSeconds(work,
-                      kPassesBesidePcg * HostPassSeconds(work),
-                      HostPassSeconds(work),
-                      HostExactStepSeconds(work),
-                      kHostSetupsPerStep * HostExactStepSeconds(work)) /
-             std::pow(work.num_threads, kHostThreadsExponent);
+                      kPassesBesidePcg * pass,
+                      pass,
+                      exact_step,
+                      kHostSetupsPerStep * exact_step) /
+             HostSpeedup(work);
 }
 
 double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
-  const double pass = DevicePassSeconds(work, state);
-  const double beside_pcg =
-      kDeviceLaunchesBesidePcg * kDeviceSecondsPerPass +
-      kDevicePassesBesidePcg * (pass - kDeviceSecondsPerPass);
+  const MachineRates& rates = state.rates;
+  const double pass = DevicePassSeconds(work, rates);
+  const double launches = DeviceLaunchSeconds(rates);
+  const double beside_pcg = kDeviceLaunchesBesidePcg * launches +
+                            kDevicePassesBesidePcg * (pass - launches);
   return kDeviceSetupSeconds + (state.has_context ? 0.0 : kContextSeconds) +
-         CeresSeconds(work) +
+         CeresSeconds(work, rates) +
          StepsSeconds(work,
                       beside_pcg,
                       pass,
-                      DeviceExactStepSeconds(work, state),
-                      DeviceExactSetupSeconds(work)) +
+                      DeviceExactStepSeconds(work, rates),
+                      DeviceExactSetupSeconds(work, rates)) +
          work.num_steps * kUploadSecondsPerValue *
              static_cast<double>(work.num_host_values);
 }
 
-ExactStepCost EstimateExactStepCost(const SolveWork& work, bool on_device) {
+ExactStepCost EstimateExactStepCost(const SolveWork& work,
+                                    const MachineRates& rates,
+                                    bool on_device) {
   if (!on_device) {
-    const double step = HostExactStepSeconds(work) / HostPassSeconds(work);
+    // Threads and rates must not choose, since the bits would depend on them.
+    const MachineRates of_constants;
+    const double step = HostExactStepSeconds(work, of_constants) /
+                        HostPassSeconds(work, of_constants);
     return {step, kHostSetupsPerStep * step};
   }
-  const DeviceState state;
-  const double pass = DevicePassSeconds(work, state);
-  return {DeviceExactStepSeconds(work, state) / pass,
-          DeviceExactSetupSeconds(work) / pass};
+  const double pass = DevicePassSeconds(work, rates);
+  return {DeviceExactStepSeconds(work, rates) / pass,
+          DeviceExactSetupSeconds(work, rates) / pass};
 }
 
 // Chains of 50 to 200 blocks of 3 columns with rows of one and two blocks, one
@@ -331,13 +370,14 @@ bool StockNormalIsAsFast(const NormalWork& work) {
 
 CoarseCost EstimateCoarseCost(const SolveWork& work,
                               bool by_rows,
+                              const MachineRates& rates,
                               bool on_device) {
   // docs/measurements/preconditioners.md. On a device a part of the set-up does
   // not depend on the number of rows.
   constexpr int kStep = 15;
   constexpr double kDeviceSeconds = 0.035;
-  const double pass = on_device ? DevicePassSeconds(work, DeviceState())
-                                : HostPassSeconds(work);
+  const double pass = on_device ? DevicePassSeconds(work, rates)
+                                : HostPassSeconds(work, MachineRates());
   const int setup =
       on_device ? 150 + static_cast<int>(kDeviceSeconds / pass) : 100;
   if (by_rows) {
@@ -346,15 +386,15 @@ CoarseCost EstimateCoarseCost(const SolveWork& work,
   // S is formed in each step, and of parts of it vectors are made.
   constexpr double kTimesS = 4.0;
   constexpr double kMost = 1e6;
-  const double s_seconds = (on_device ? kDeviceSecondsPerCouplingProduct
-                                      : kHostSecondsPerCouplingProduct) *
-                           CouplingProducts(work);
+  const double s_seconds =
+      on_device ? DeviceCouplingSeconds(work, rates)
+                : kHostSecondsPerCouplingProduct * CouplingProducts(work);
   const double s = std::min(s_seconds / pass, kMost);
   return {setup + static_cast<int>(kTimesS * s), kStep + static_cast<int>(s)};
 }
 
 std::string WhyHost(const SolveWork& work, const DeviceState& state) {
-  const double host = EstimateHostSeconds(work);
+  const double host = EstimateHostSeconds(work, state.rates);
   const double device = EstimateDeviceSeconds(work, state);
   // Read by scripts/everyday.
   VLOG(1) << "device = AUTO: host " << host << " s, device " << device << " s"
@@ -377,32 +417,36 @@ std::string WhyHost(const SolveWork& work, const DeviceState& state) {
     return why + text;
   }
   why += " on the host, " + About(device) + " on a device";
-  if (state.float_to_double_ratio > kMeasuredRatio) {
-    why += " with double at 1/" + std::to_string(state.float_to_double_ratio) +
+  const double ratio = std::round(FloatToDouble(state.rates));
+  if (ratio > kRatioOfComputing) {
+    why += " with double at 1/" + std::to_string(static_cast<int>(ratio)) +
            " of the rate of float";
   }
   return why;
 }
 
-std::string WhyHost(const SolveWork& given_work, int cuda_device) {
-  DeviceState state;
+std::string WhyHost(const SolveWork& given_work, const Options& options) {
   if constexpr (kHasCuda) {
     SolveWork work = given_work;
     if (work.num_threads > 1) {
       work.num_threads =
           std::min(work.num_threads, kernels::NumUsableProcessors());
     }
-    state.has_context = kernels::HasRuntimeContext(cuda_device);
-    const std::string why = WhyHost(work, state);
-    if (!why.empty()) {
-      return state.has_context || kernels::HasDriverFiles() ||
-                     kernels::HasCudaDriver()
-                 ? why
-                 : kernels::kNoCudaDriver;
+    DeviceState state;
+    state.has_context = kernels::HasRuntimeContext(options.cuda_device);
+    if (!state.has_context) {
+      state.rates =
+          HostRatesOf(options, EstimateHostSeconds(work, state.rates));
+      const std::string why = WhyHost(work, state);
+      if (!why.empty()) {
+        return kernels::HasDriverFiles() || kernels::HasCudaDriver()
+                   ? why
+                   : kernels::kNoCudaDriver;
+      }
     }
     // Starts the driver, but makes no context.
     if (kernels::NumCudaDevices(nullptr) > 0) {
-      state.float_to_double_ratio = kernels::FloatToDoubleRatio(cuda_device);
+      state.rates = RatesOf(options);
       return WhyHost(work, state);
     }
   }
@@ -429,11 +473,10 @@ std::string WhyNoFactorization([[maybe_unused]] SchurFactorizationType type) {
   }
 }
 
-bool RecomputedIsFaster(PrecisionType precision, int float_to_double_ratio) {
-  return precision == PRECISION_MIXED ||
-         kRecomputedPass *
-                 SlowerDouble(kRecomputedDoubleShare, float_to_double_ratio) <
-             SlowerDouble(kStoredDoubleShare, float_to_double_ratio);
+bool RecomputedIsFaster(PrecisionType precision, const MachineRates& rates) {
+  const bool mixed = precision == PRECISION_MIXED;
+  return kRecomputedPass * SlowerPass(/*recomputed=*/true, mixed, rates) <
+         SlowerPass(/*recomputed=*/false, mixed, rates);
 }
 
 bool IsSmallFactorization(int num_columns) {

@@ -15,6 +15,7 @@
 #include "ceres_ext/import/problem_rows.h"
 #include "ceres_ext/options.h"
 #include "ceres_ext/solver/cholesky/factorization_cost.h"
+#include "cuda_kernels/base/machine_rates.h"
 
 namespace ceres_ext {
 
@@ -48,8 +49,8 @@ struct SolveWork {
 struct DeviceState {
   // Bytes that the process holds on the device.
   bool has_context = false;
-  // How many times the rate of float is that of double; 0: not known.
-  int float_to_double_ratio = 0;
+  // The rates of the device and the host (plan/kept_rates.h).
+  kernels::MachineRates rates;
 };
 
 // If there are many rows, an evenly spaced part represents all: reading each
@@ -64,15 +65,18 @@ SolveWork EstimateWork(int64_t num_values,
                        const ceres::Solver::Options& options,
                        const Options& ext_options);
 
-double EstimateHostSeconds(const SolveWork& work);
+double EstimateHostSeconds(const SolveWork& work,
+                           const kernels::MachineRates& rates);
 double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state);
 // The costs of exact steps, in PCG iterations: of each step, and of S as a
-// matrix once. The same for any number of threads.
+// matrix once. On the host the same for any number of threads and any rates.
 struct ExactStepCost {
   double step = 0.0;
   double setup = 0.0;
 };
-ExactStepCost EstimateExactStepCost(const SolveWork& work, bool on_device);
+ExactStepCost EstimateExactStepCost(const SolveWork& work,
+                                    const kernels::MachineRates& rates,
+                                    bool on_device);
 // The costs of a second level of PCG, in iterations: of the set-up, and of each
 // step that uses it. by_rows: without S (solver/preconditioner/coarse_parts.h).
 struct CoarseCost {
@@ -81,6 +85,7 @@ struct CoarseCost {
 };
 CoarseCost EstimateCoarseCost(const SolveWork& work,
                               bool by_rows,
+                              const kernels::MachineRates& rates,
                               bool on_device);
 
 // A step by Ceres's Cholesky factorisation of J'J + D^2.
@@ -103,18 +108,19 @@ bool StockNormalIsAsFast(const NormalWork& work);
 // is faster.
 std::string WhyHost(const SolveWork& work, const DeviceState& state);
 
-// The same with the state of a device, or kNoCudaDriver, and no more threads
-// than processors that the process may use. If the host is faster in any case,
-// it does not start CUDA and does not load a driver.
-std::string WhyHost(const SolveWork& work, int cuda_device);
+// The same with the state of the options' device, or kNoCudaDriver, and no more
+// threads than processors that the process may use. If the host is faster in
+// any case, it does not start CUDA and does not load a driver.
+std::string WhyHost(const SolveWork& work, const Options& options);
 
 // The reason why a device can't factorise in the way that is asked for, for
 // want of a library, a clause; empty if it can.
 std::string WhyNoFactorization(SchurFactorizationType type);
 
-// JACOBIAN_AUTO of this library's cost functions on a device with such a rate:
+// JACOBIAN_AUTO of this library's cost functions on a device with such rates:
 // whether they are recomputed.
-bool RecomputedIsFaster(PrecisionType precision, int float_to_double_ratio);
+bool RecomputedIsFaster(PrecisionType precision,
+                        const kernels::MachineRates& rates);
 
 // True if a factorisation of a whole problem of so many columns takes no longer
 // than PCG on the host.

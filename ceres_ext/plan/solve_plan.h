@@ -26,6 +26,7 @@
 #include "ceres_ext/plan/attempts.h"
 #include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/solver/step_options.h"
+#include "cuda_kernels/base/machine_rates.h"
 
 namespace ceres_ext {
 
@@ -110,8 +111,11 @@ class MachineFacts {
   // The reason why the device can't factorise as asked, a clause; empty if it
   // can.
   virtual std::string WhyNoFactorization(SchurFactorizationType type) const = 0;
-  // Facts about the device.
-  virtual int FloatToDoubleRatio() const = 0;
+  // The rates of the device that is used, and of the host (plan/kept_rates.h).
+  virtual kernels::MachineRates Rates() const = 0;
+  // The rates of the host alone, which is estimated to take so long by the
+  // default ones: HostRatesOf.
+  virtual kernels::MachineRates HostRates(double host_seconds) const = 0;
   // The reason why the Jacobian of the observations can't be recomputed, as the
   // end of "jacobian RECOMPUTED supports"; empty if it can.
   virtual std::string WhyNotRecomputed() const = 0;

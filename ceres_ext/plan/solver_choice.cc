@@ -157,7 +157,7 @@ bool GainsByChoice(const Options& options,
       IsIterative(given) || !IsSmallFactorization(num_columns)) {
     return true;
   }
-  return kHasCuda && WhyHost(work(), options.cuda_device).empty();
+  return kHasCuda && WhyHost(work(), options).empty();
 }
 
 bool IsSmallSolve(const Options& options,
@@ -202,6 +202,7 @@ std::string WhyStockNormal(const Options& options,
 bool MayHaveSmallSchur(const Options& options,
                        const ceres::Solver::Options& solver_options) {
   return options.schur_factorization != SCHUR_FACTORIZATION_SPARSE &&
+         options.communicator == nullptr &&
          (IsFactorized(solver_options.linear_solver_type) ||
           options.linear_solver == LINEAR_SOLVER_AUTO);
 }

@@ -11,6 +11,7 @@
 #include "ceres_ext/import/problem_rows.h"
 #include "ceres_ext/plan/device_choice.h"
 #include "ceres_ext/plan/factor_work.h"
+#include "ceres_ext/plan/kept_rates.h"
 #include "ceres_ext/rows/observation_evaluator.h"
 #include "ceres_ext/solver/preconditioner/coarse_units.h"
 #include "cuda_kernels/machine/cuda_process.h"
@@ -397,18 +398,17 @@ std::string KnownFacts::WhyNoDevice() const {
 }
 
 std::string KnownFacts::WhyHost(const SolveWork& work) const {
-  return ceres_ext::WhyHost(work, options_.cuda_device);
+  return ceres_ext::WhyHost(work, options_);
 }
 
 std::string KnownFacts::WhyNoFactorization(SchurFactorizationType type) const {
   return ceres_ext::WhyNoFactorization(type);
 }
 
-int KnownFacts::FloatToDoubleRatio() const {
-  if constexpr (kHasCuda) {
-    return kernels::FloatToDoubleRatio(options_.cuda_device);
-  }
-  return 0;
+kernels::MachineRates KnownFacts::Rates() const { return RatesOf(options_); }
+
+kernels::MachineRates KnownFacts::HostRates(double host_seconds) const {
+  return HostRatesOf(options_, host_seconds);
 }
 
 std::string KnownFacts::WhyNotRecomputed() const {

@@ -57,7 +57,8 @@ class KnownFacts final : public MachineFacts {
   std::string WhyNoDevice() const final;
   std::string WhyHost(const SolveWork& work) const final;
   std::string WhyNoFactorization(SchurFactorizationType type) const final;
-  int FloatToDoubleRatio() const final;
+  kernels::MachineRates Rates() const final;
+  kernels::MachineRates HostRates(double host_seconds) const final;
   std::string WhyNotRecomputed() const final;
 
  private:

@@ -60,13 +60,15 @@ template <typename Machine>
 class ExplicitSchur {
  public:
   // Without merged blocks. Batches and machine outlive the object. context:
-  // whose threads list pairs, or null.
+  // whose threads list pairs, or null. keeps_order: unknowns are in the order
+  // of F, also those of views, which other ranks order by their own.
   // kUnsupported: a batch that has to list its rows and whose Jacobian is not
   // stored.
   kernels::Status Prepare(const ProblemBlocks& blocks,
                           const std::vector<Batch*>& batches,
                           Machine* machine,
-                          kernels::HostContext* context = nullptr) {
+                          kernels::HostContext* context = nullptr,
+                          bool keeps_order = false) {
     blocks_ = blocks;
     machine_ = machine;
     writer_ = nullptr;
@@ -77,7 +79,7 @@ class ExplicitSchur {
     own_columns_.clear();
     for (Batch* batch : batches) {
       SchurWriter* const writer = batch->schur_writer();
-      if (writer != nullptr && batches.size() == 1) {
+      if (writer != nullptr && batches.size() == 1 && !keeps_order) {
         CERES_EXT_RETURN_IF_ERROR(
             writer->ListOwnBlocks(&own_families_, &own_columns_));
       }

@@ -121,18 +121,19 @@ class RankSums {
     return kernels::GatherRecords(mine, communicator_, all);
   }
 
-  // *x: those of all ranks, one after the other.
-  kernels::Status Concatenate(std::vector<double>* x) {
+  // *x: those of all ranks, one after the other. *begin: where this rank's are.
+  kernels::Status Concatenate(std::vector<double>* x, int64_t* begin) {
     std::vector<int64_t> sizes;
     CERES_EXT_RETURN_IF_ERROR(Gather(static_cast<int64_t>(x->size()), &sizes));
-    int64_t begin = 0;
+    *begin = 0;
     int64_t end = 0;
     for (size_t rank = 0; rank < sizes.size(); ++rank) {
-      begin += static_cast<int>(rank) < communicator_->rank() ? sizes[rank] : 0;
+      *begin +=
+          static_cast<int>(rank) < communicator_->rank() ? sizes[rank] : 0;
       end += sizes[rank];
     }
     std::vector<double> all(static_cast<size_t>(end), 0.0);
-    std::copy(x->begin(), x->end(), all.begin() + begin);
+    std::copy(x->begin(), x->end(), all.begin() + *begin);
     x->swap(all);
     return SumOnHost(end, x->data());
   }

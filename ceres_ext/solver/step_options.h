@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 
+#include "cuda_kernels/base/machine_rates.h"
+
 namespace ceres_ext::solver {
 
 enum class PreconditionerType {
@@ -40,6 +42,8 @@ struct StepOptions {
   PreconditionerType preconditioner = PreconditionerType::kSchurJacobi;
 
   Factorization factorization = Factorization::kNone;
+  // For the choice of kAuto on a device.
+  kernels::MachineRates rates;
   // Columns of S^-1 are wanted (SchurCholesky::SolveColumns). With kAuto a
   // device then has a sparse S only where a dense one has no room, since cuDSS
   // solves for a column at a time: 87 s in place of 0.3 with 10,788 columns

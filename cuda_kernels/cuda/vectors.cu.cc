@@ -326,6 +326,7 @@ CERES_EXT_RUN(SumLanesParams)
 CERES_EXT_RUN(DenseProductParams)
 CERES_EXT_RUN(UnitVectorParams)
 CERES_EXT_RUN(CoarseRowParams)
+CERES_EXT_RUN(UnitDiagonalParams)
 CERES_EXT_RUN(ProlongParams)
 // ops/cluster_vectors.h
 CERES_EXT_RUN(CompleteClustersParams)

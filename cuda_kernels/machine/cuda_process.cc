@@ -143,6 +143,35 @@ int FloatToDoubleRatio(int device) {
              : 0;
 }
 
+std::string DriverDeviceName(int device) {
+  const auto get = DriverFunction<int(char*, int, int)>("cuDeviceGetName");
+  int handle = 0;
+  char name[256] = "";
+  return get != nullptr && DriverDevice(device, &handle) &&
+                 get(name, sizeof(name), handle) == 0
+             ? name
+             : "";
+}
+
+std::string DriverVersion() {
+  const auto get_version = DriverFunction<int(int*)>("cuDriverGetVersion");
+  int version = 0;
+  if (get_version == nullptr || get_version(&version) != 0) {
+    return "";
+  }
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  ...", on
+  // servers and desktops.
+  std::ifstream file("/proc/driver/nvidia/version");
+  std::string word;
+  while (file >> word) {
+    if (word.find('.') != std::string::npos &&
+        word.find_first_not_of("0123456789.") == std::string::npos) {
+      return word + ", CUDA " + std::to_string(version);
+    }
+  }
+  return "CUDA " + std::to_string(version);
+}
+
 bool IsUnderTool() {
   for (const char* name : {"CUDA_INJECTION64_PATH",
                            "NVTX_INJECTION64_PATH",

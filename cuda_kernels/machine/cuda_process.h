@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 namespace ceres_ext::kernels {
 
@@ -54,6 +55,12 @@ bool HasDriverDevice(int runtime_major_version);
 // for computing, 32 or 64 on those for displays; 0 where the driver is not
 // started or does not say.
 int FloatToDoubleRatio(int device);
+
+// The device's name as the driver has it, "NVIDIA H200", and the driver's
+// version with the newest CUDA that it supports, "580.159.04, CUDA 13000".
+// Empty where the driver is not started.
+std::string DriverDeviceName(int device);
+std::string DriverVersion();
 
 // True if a profiler, sanitizer or debugger is found at the process: by what
 // Nsight Systems, Nsight Compute and compute-sanitizer set in the environment

@@ -522,8 +522,7 @@ struct CoarseDiagonalParams {
   }
 };
 
-// The diagonal blocks of E from these, their lower halves. A vector that is
-// zero has diagonal `of_zero`, one on one of several ranks.
+// The diagonal blocks of E from these, their lower halves.
 struct FinishCoarseDiagonalParams {
   static constexpr int kUnroll = 1;
   static constexpr int kOfCluster =
@@ -532,7 +531,6 @@ struct FinishCoarseDiagonalParams {
   int64_t stride = 0;
   const double* partial = nullptr;
   double* e = nullptr;
-  double of_zero = 1.0;
 
   CERES_EXT_HOST_DEVICE int64_t size() const {
     return num_clusters * kOfCluster;
@@ -556,7 +554,7 @@ struct FinishCoarseDiagonalParams {
                   element];
     }
     e[(kCoarseVectors * cluster + b) * stride + kCoarseVectors * cluster + a] =
-        a == b && sum == 0.0 ? of_zero : sum;
+        sum;
   }
 };
 

@@ -148,7 +148,7 @@ struct MultiplyByProlongationParams {
 
 // The lower triangle of E = P'T, dense and column-major, by pairs of clusters
 // (row >= column) with the cells of the row's blocks and the column. Elements
-// of other pairs are zero already. A column of P that is zero has diagonal one.
+// of other pairs are zero already.
 struct CoarseMatrixParams {
   static constexpr int kUnroll = 1;
   int64_t num_pairs = 0;
@@ -181,9 +181,6 @@ struct CoarseMatrixParams {
     }
     const int64_t row = int64_t{p.m} * pair_row[pair] + a;
     const int64_t column = int64_t{p.m} * pair_column[pair] + b;
-    if (row == column && sum == 0.0) {
-      sum = 1.0;
-    }
     if (row >= column) {
       e[column * stride + row] = sum;
     }
@@ -272,8 +269,7 @@ struct UnitVectorParams {
   }
 };
 
-// Row n - 1 of the lower triangle of E from x, n values. A column of P that is
-// zero has diagonal one.
+// Row n - 1 of the lower triangle of E from x, n values.
 struct CoarseRowParams {
   int64_t n = 0;
   int64_t stride = 0;
@@ -281,7 +277,19 @@ struct CoarseRowParams {
   double* e = nullptr;
 
   CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
-    e[i * stride + n - 1] = i == n - 1 && x[i] == 0.0 ? 1.0 : x[i];
+    e[i * stride + n - 1] = x[i];
+  }
+};
+
+// A column of P that is zero has diagonal one.
+struct UnitDiagonalParams {
+  int64_t n = 0;
+  int64_t stride = 0;
+  double* e = nullptr;
+
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    double& value = e[i * stride + i];
+    value = value == 0.0 ? 1.0 : value;
   }
 };
 

@@ -63,6 +63,7 @@ NB_MODULE(_ceres_ext, module) {
   ceres_ext::python::AddSolve(&module);
   ceres_ext::python::AddBatch(&module);
   ceres_ext::python::AddCovariance(&module);
+  ceres_ext::python::AddOdometry(&module);
   ceres_ext::python::AddBalFile(&module);
   ceres_ext::python::AddColmap(&module);
 }

@@ -74,6 +74,7 @@ void AddOptions(nanobind::module_* module);
 void AddSolve(nanobind::module_* module);
 void AddBatch(nanobind::module_* module);
 void AddCovariance(nanobind::module_* module);
+void AddOdometry(nanobind::module_* module);
 void AddBalFile(nanobind::module_* module);
 void AddColmap(nanobind::module_* module);
 

@@ -912,6 +912,22 @@ b_from_a. Lengths are in the unit of the points, angles in radians.
   SensorDirectionError            direction, world_from_rig row-major (12):
                                   center of the rig, point, scale, place in
                                   the rig (3)
+  InertialError                   Preintegration.row() (194): world_from_body,
+                                  speed and biases (9) of i, the same of j
+  InverseDepthError               x y of the anchor, their velocities, x y and
+                                  velocities of the image, weight (9):
+                                  world_from_body of the anchor and of the
+                                  image, body_from_camera, inverse depth (1),
+                                  time offset (1)
+  StereoInverseDepthError         the same of another camera: its
+                                  body_from_camera is after the anchor's
+  AnchorStereoInverseDepthError   the same at the anchor's keyframe: both
+                                  body_from_camera, inverse depth, time offset
+  SpeedAndBiasPrior               measured speed and biases (9): those
+  PlanarMotionError               two directions and a point of the body, normal
+                                  and height of the plane (13): world_from_body
+  GnssPositionError               position of the antenna in the world (3):
+                                  world_from_body, antenna in the body (3)
 
 BAL: a camera has a rotation vector (or a quaternion w, x, y, z), translation,
 focal length in pixels, k1, k2, and looks along its negative z axis: p = -P / P.z
@@ -922,8 +938,10 @@ the same camera share its intrinsics. Errors of poses are (log D, d), D the
 rotation and d the translation of pose * measured pose^-1; that of a position is
 measured minus estimated, that of a point estimated minus measured. Direction
 errors are the direction minus the scale times the point relative to the camera;
-each residual block has a scale of its own.
-ceres_ext/photogrammetry.h and docs/photogrammetry.md have the details.
+each residual block has a scale of its own. Odometry: normalised images, and
+velocity, gyroscope's and accelerometer's bias in a block of speed and biases.
+ceres_ext/photogrammetry.h, odometry_errors.h, inverse_depth_errors.h,
+odometry_priors.h and docs/photogrammetry.md have the details.
 
 observations: (n, columns), float64.
 blocks: for each parameter block (parameters, index): the number that
@@ -935,17 +953,18 @@ rotation: EIGEN_QUATERNION (x, y, z, w; the default), QUATERNION (w, x, y, z) or
 ANGLE_AXIS, of poses. Rigs and reprojection errors of poses in two blocks have
 the default alone. Quaternions need a manifold: ProductManifold of
 EigenQuaternionManifold() and EuclideanManifold(3) for a pose.
-covariances: of priors, (n, k, k), or (k, k) for all; k is 3, or 6 for poses
-(rotation first). Default: the identity. PositionPrior's is in the world, those
+covariances: of priors, planar motion and GNSS, (n, k, k), or (k, k) for all; k
+is 3, or 6 for poses (rotation first), or 9 for speed and biases. Default: the identity. PositionPrior's is in the world, those
 of poses are in the frame on the left (camera, i).
 loss: the loss of all residual blocks, or None for the squared residual.
 weights: (n,), float64, >= 0, factors of the cost of each residual block; 1 /
 sigma^2 gives residuals a standard deviation.
 
-A device evaluates BAL, and ReprojectionError and rigs with the rotation
-EIGEN_QUATERNION (two blocks and rigs: the usual camera models alone). The host
-evaluates all others meanwhile; Summary.path_reason says so. Observations of
-priors and of ConstantRigReprojectionError, and covariances, are copied here;
+A device evaluates BAL, directions, odometry, and ReprojectionError and rigs with
+the rotation EIGEN_QUATERNION (two blocks and rigs: the usual camera models
+alone). The host evaluates all others meanwhile; Summary.path_reason says so.
+Observations of priors, ConstantRigReprojectionError, PlanarMotionError and
+GnssPositionError, and covariances, are copied here;
 all other arrays are read when a solve begins.
 
 TypeError: an array has another type. ValueError: it has another shape or is not

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -14,7 +15,9 @@
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/direction_cost_functions.h"
+#include "ceres_ext/odometry_cost_functions.h"
 #include "ceres_ext/photogrammetry.h"
+#include "ceres_ext/written_model.h"
 #include "examples/colmap/reprojection_costs.h"
 
 namespace ceres_ext::python {
@@ -27,25 +30,6 @@ std::vector<int> SizesOf(std::integer_sequence<int, kSizes...> /*sizes*/) {
   return {kSizes...};
 }
 
-// A reprojection error of poses in one block as a model with a written
-// Jacobian, of which only the distortion has Jets.
-template <typename Error>
-struct WrittenModel {
-  static constexpr int kNumResiduals = Error::kNumResiduals;
-  using BlockSizes = typename Error::BlockSizes;
-  using Constants = Error;
-
-  static bool Evaluate(const Error& error,
-                       const double* const* blocks,
-                       double* residuals,
-                       double* const* jacobians) {
-    return jacobians == nullptr
-               ? error(blocks[0], blocks[1], blocks[2], residuals)
-               : error.Differentiate(
-                     BlockSizes(), blocks, residuals, jacobians);
-  }
-};
-
 // Functors that consist of doubles.
 template <typename Functor>
 bool IsFinite(const Functor& functor) {
@@ -56,13 +40,15 @@ bool IsFinite(const Functor& functor) {
                      [](double value) { return std::isfinite(value); });
 }
 
-// A functor of photogrammetry.h of a measurement.
+// A functor of a measurement, or which is one.
 template <typename Error>
 Error ErrorOf(const double* measured) {
   if constexpr (std::is_constructible_v<Error, const double*>) {
     return Error(measured);
   } else {
-    return {{measured[0], measured[1], measured[2]}};
+    Error error;
+    std::memcpy(&error, measured, sizeof(error));
+    return error;
   }
 }
 
@@ -80,28 +66,29 @@ bool ConvertConstantRig(const double* row, void* constants) {
   return IsFinite(*new (constants) Error(row[0], row[1], row + 2));
 }
 
-// Priors are few, so Ceres evaluates them, row by row.
-template <typename Error, typename Sizes>
+// Without a Cost Ceres evaluates them, row by row: priors of cameras are few.
+template <typename Error,
+          typename Sizes,
+          typename Cost = CostFunctionFor<ceres::AutoDiffCostFunction,
+                                          WhitenedError<Error>,
+                                          Sizes>>
 void AddPrior(const char* name,
               const char* rotation,
               int num_columns,
               const Roles& roles,
               std::vector<NamedResidual>* all) {
   using Whitened = WhitenedError<Error>;
-  all->push_back(
-      {name,
-       nullptr,
-       rotation,
-       Error::kNumResiduals,
-       num_columns,
-       roles,
-       SizesOf(Sizes()),
-       sizeof(Whitened),
-       &colmap::MakeCostFunction<
-           Whitened,
-           CostFunctionFor<ceres::AutoDiffCostFunction, Whitened, Sizes>>,
-       &ConvertPrior<Error>,
-       sizeof(Error) / sizeof(double)});
+  all->push_back({name,
+                  nullptr,
+                  rotation,
+                  Error::kNumResiduals,
+                  num_columns,
+                  roles,
+                  SizesOf(Sizes()),
+                  sizeof(Whitened),
+                  &colmap::MakeCostFunction<Whitened, Cost>,
+                  &ConvertPrior<Error>,
+                  sizeof(Error) / sizeof(double)});
 }
 
 template <typename Rotation>
@@ -208,8 +195,9 @@ void AddOtherRotation(std::vector<NamedResidual>* all) {
       Camera::kName,
       Rotation::kName,
       kOneBlock,
-      &colmap::MakeCostFunction<Error,
-                                DeviceCostFunction<WrittenModel<Error>>>));
+      &colmap::MakeCostFunction<
+          Error,
+          DeviceCostFunction<ceres_ext::internal::WrittenModel<Error>>>));
 }
 
 template <typename Cost>
@@ -229,20 +217,77 @@ void AddBal(const char* name,
 }
 
 // The constants are all of the functor. They have device forms.
-template <typename Error>
-void AddDirection(const char* name,
-                  const Roles& roles,
-                  std::vector<NamedResidual>* all) {
-  using Cost = ceres_ext::internal::DirectionCostFunction<Error>;
+template <typename Error, typename Cost>
+void AddWritten(const char* name,
+                const char* rotation,
+                const Roles& roles,
+                std::vector<NamedResidual>* all) {
   all->push_back({name,
                   nullptr,
-                  nullptr,
+                  rotation,
                   Error::kNumResiduals,
                   sizeof(Error) / sizeof(double),
                   roles,
                   SizesOf(typename Error::BlockSizes()),
                   sizeof(Error),
                   &colmap::MakeCostFunction<Error, Cost>});
+}
+
+template <typename Error>
+void AddDirection(const char* name,
+                  const Roles& roles,
+                  std::vector<NamedResidual>* all) {
+  AddWritten<Error, ceres_ext::internal::DirectionCostFunction<Error>>(
+      name, nullptr, roles, all);
+}
+
+// Rows of sliding windows, also with device forms.
+void AddOdometryErrors(std::vector<NamedResidual>* all) {
+  using Rotation = EigenQuaternion;
+  const char* const rotation = Rotation::kName;
+  AddWritten<InertialError<Rotation>, InertialCost>("InertialError",
+                                                    rotation,
+                                                    {"world_from_body of i",
+                                                     "speed and biases of i",
+                                                     "world_from_body of j",
+                                                     "speed and biases of j"},
+                                                    all);
+  AddWritten<InverseDepthError<Rotation>, InverseDepthCost>(
+      "InverseDepthError",
+      rotation,
+      {"world_from_body of the anchor",
+       "world_from_body",
+       "body_from_camera",
+       "inverse depth",
+       "time offset"},
+      all);
+  AddWritten<StereoInverseDepthError<Rotation>, StereoInverseDepthCost>(
+      "StereoInverseDepthError",
+      rotation,
+      {"world_from_body of the anchor",
+       "world_from_body",
+       "body_from_camera of the anchor",
+       "body_from_camera",
+       "inverse depth",
+       "time offset"},
+      all);
+  AddWritten<AnchorStereoInverseDepthError<Rotation>,
+             AnchorStereoInverseDepthCost>("AnchorStereoInverseDepthError",
+                                           rotation,
+                                           {"body_from_camera of the anchor",
+                                            "body_from_camera",
+                                            "inverse depth",
+                                            "time offset"},
+                                           all);
+  using Speed = SpeedAndBiasPrior;
+  AddPrior<Speed, Speed::BlockSizes, SpeedAndBiasPriorCost>(
+      "SpeedAndBiasPrior", nullptr, 9, {"speed and biases"}, all);
+  using Planar = PlanarMotionError<Rotation>;
+  AddPrior<Planar, Planar::BlockSizes, PlanarMotionCost>(
+      "PlanarMotionError", rotation, 13, {"world_from_body"}, all);
+  using Gnss = GnssPositionError<Rotation>;
+  AddPrior<Gnss, Gnss::BlockSizes, GnssPositionCost>(
+      "GnssPositionError", rotation, 3, {"world_from_body", "antenna"}, all);
 }
 
 std::vector<NamedResidual> MakeNamedResiduals() {
@@ -271,6 +316,7 @@ std::vector<NamedResidual> MakeNamedResiduals() {
       "SensorDirectionError",
       {"center of the rig", "point", "scale", "place in the rig"},
       &all);
+  AddOdometryErrors(&all);
   return all;
 }
 
@@ -293,8 +339,9 @@ bool SetInformation(int n,
     }
     return true;
   }
-  return n == 3 ? SquareRootInformation<3>(covariance, information, error)
-                : SquareRootInformation<6>(covariance, information, error);
+  return n == 3   ? SquareRootInformation<3>(covariance, information, error)
+         : n == 6 ? SquareRootInformation<6>(covariance, information, error)
+                  : SquareRootInformation<9>(covariance, information, error);
 }
 
 }  // namespace ceres_ext::python

@@ -1,7 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The residuals that ArrayProblem.add_residuals knows by name: those of
-// ceres_ext/bal_cost_functions.h and ceres_ext/photogrammetry.h.
+// ceres_ext/bal_cost_functions.h, ceres_ext/photogrammetry.h and
+// ceres_ext/odometry_cost_functions.h.
 
 #ifndef PYTHON_SRC_RESIDUALS_H_
 #define PYTHON_SRC_RESIDUALS_H_
@@ -38,8 +39,8 @@ struct NamedResidual {
 const std::vector<NamedResidual>& NamedResiduals();
 
 // The square root information A of a covariance C, A'A = C^-1, both n x n with
-// n of 3 or 6; null: that of the identity. Returns false and says why if there
-// is none.
+// n of 3, 6 or 9; null: that of the identity. Returns false and says why if
+// there is none.
 bool SetInformation(int n,
                     const double* covariance,
                     double* information,

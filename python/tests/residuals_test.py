@@ -447,7 +447,7 @@ GOOD = {
         (
             {"cost_function": "ReprojectionEror"},
             ValueError,
-            "cost_function: expected one of BalReprojectionError, .*SensorDirectionError, "
+            "cost_function: expected one of BalReprojectionError, .*GnssPositionError, "
             "found 'ReprojectionEror'",
         ),
         (

@@ -13,7 +13,7 @@ export CCACHE_BASEDIR="$ROOT" CCACHE_NOHASHDIR=true
 # The targets for a solve and "cmake --install"; scripts/test builds the rest.
 # shellcheck disable=SC2034
 INSTALLED=(ceres_ext bundle_adjuster bal_convert bal_filter bal_generate
-  colmap_adjuster)
+  ceres_ext_machine colmap_adjuster)
 
 # prepare [CERES_SOURCE]: packages, CUDA, the patched Ceres. Everything that a
 # build in build/ needs; fast where it is all there.

@@ -32,7 +32,9 @@ HEADERS = [
     "solve.h", "cuda_libraries.h", "options.h", "summary.h", "array_problem.h",
     "bal_cost_functions.h", "device_cost_function.h",
     "cost_function.cuh", "photogrammetry.h", "direction_errors.h",
-    "direction_cost_functions.h", "marginal_prior.h", "marginalize.h", "camera_models.h", "batch.h",
+    "direction_cost_functions.h", "preintegration.h", "odometry_errors.h",
+    "inverse_depth_errors.h", "odometry_priors.h",
+    "odometry_cost_functions.h", "marginal_prior.h", "marginalize.h", "camera_models.h", "batch.h",
     "covariance.h",
     "batchable_cost_function.h", "row_evaluation.h",
 ]

@@ -19,6 +19,7 @@
 #include "ceres/product_manifold.h"
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/plan/device_choice.h"
+#include "ceres_ext/plan/kept_rates.h"
 #include "ceres_ext/solve.h"
 #include "cuda_kernels/machine/cuda_process.h"
 #include "gmock/gmock.h"
@@ -264,7 +265,7 @@ TEST(Device, JacobianOfDefaultOptions) {
   };
   const char* const stored = "stored Jacobian (double)";
   const char* const recomputed =
-      RecomputedIsFaster(PRECISION_DOUBLE, kernels::FloatToDoubleRatio(0))
+      RecomputedIsFaster(PRECISION_DOUBLE, RatesOf(Options()))
           ? "recomputed Jacobian (double)"
           : stored;
   EXPECT_THAT(method(DEVICE_HOST, kUnchanged), HasSubstr(stored));

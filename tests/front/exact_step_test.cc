@@ -455,7 +455,7 @@ TEST(ExactStepOptions, AutoIsTheFaster) {
   }
   // With so few values it is analysed first.
   ASSERT_TRUE(solver::SparseMayBeFaster(
-      5400, int64_t{81} * (kNumCameras + start.num_points()), 2));
+      5400, int64_t{81} * (kNumCameras + start.num_points()), {}));
   EXPECT_EQ(method(SCHUR_FACTORIZATION_AUTO), dense);
 }
 

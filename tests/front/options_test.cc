@@ -109,7 +109,7 @@ TEST(ParseOptions, SetsEveryField) {
                    "schur_factorization=Dense,"
                    "linear_solver=iterative_schur,preconditioner=identity,"
                    "report=/tmp/a:b=c,"
-                   "cuda_graph=on",
+                   "cuda_graph=on,machine_rates=built_in",
                    &options,
                    &error))
       << error;
@@ -126,6 +126,7 @@ TEST(ParseOptions, SetsEveryField) {
   EXPECT_EQ(options.cuda_device, 3);
   EXPECT_EQ(options.cuda_memory_limit_bytes, 1000000000000);
   EXPECT_EQ(options.cuda_graph, CUDA_GRAPH_ON);
+  EXPECT_EQ(options.machine_rates, MACHINE_RATES_BUILT_IN);
   EXPECT_EQ(options.linear_solver, LINEAR_SOLVER_ITERATIVE_SCHUR);
   EXPECT_EQ(options.preconditioner, PRECONDITIONER_IDENTITY);
   EXPECT_EQ(options.report, "/tmp/a:b=c");
@@ -164,6 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadSettings{"speed=fast", "'speed'"},
         BadSettings{"preconditioner_blocks=all", "single, merged"},
         BadSettings{"cuda_graph=true", "auto, on, off"},
+        BadSettings{"machine_rates=h200", "measured, built_in"},
         BadSettings{"forcing_sequence=walker",
                     "auto, constant, model_cost, eisenstat_walker"},
         BadSettings{"schur_factorization=qr", "auto, dense, sparse"},
@@ -230,6 +232,10 @@ TEST(Enums, HaveNames) {
                                       {{SCHUR_FACTORIZATION_AUTO, "AUTO"},
                                        {SCHUR_FACTORIZATION_DENSE, "DENSE"},
                                        {SCHUR_FACTORIZATION_SPARSE, "SPARSE"}});
+  ExpectNames<MachineRatesType>(MachineRatesTypeToString,
+                                StringToMachineRatesType,
+                                {{MACHINE_RATES_MEASURED, "MEASURED"},
+                                 {MACHINE_RATES_BUILT_IN, "BUILT_IN"}});
   ExpectNames<CudaGraphType>(CudaGraphTypeToString,
                              StringToCudaGraphType,
                              {{CUDA_GRAPH_AUTO, "AUTO"},

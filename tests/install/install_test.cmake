@@ -263,4 +263,8 @@ expect_run(125 "^$" "uses Ceres 2.9.9, and this is Ceres 2\\."
 expect_run(125 "^$" "does not fit .*OnlyOtherCeresHasThis" "${built}/other_4")
 expect_run(127 "^$" "program not found" "${built}/nothing")
 expect_run(125 "^$" "expected a program")
+expect_run(0 "^host: .*values of a stored Jacobian per second.*device" "^$" --machine)
+expect_run(125 "^$" "takes no program" --machine "${built}/unchanged")
+expect_run(2 "^$" "machine_rates: expected one of" --settings=machine_rates=1
+           --machine)
 expect_run(125 "^$" "unknown option --setting" --setting=1 "${built}/unchanged")

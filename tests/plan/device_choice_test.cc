@@ -38,8 +38,8 @@ SolveWork Observations(int64_t n, int num_threads) {
   return work;
 }
 
-constexpr DeviceState kCold = {false, 2};
-constexpr DeviceState kWarm = {true, 2};
+const DeviceState kCold = {false, {}};
+const DeviceState kWarm = {true, {}};
 
 TEST(DeviceChoice, SmallSolvesDoNotPayForAContext) {
   EXPECT_EQ(WhyHost(Observations(1000, 2), kCold),
@@ -77,11 +77,11 @@ TEST(DeviceChoice, OneCrossover) {
 TEST(DeviceChoice, SlowDoubleCountsWhereArithmeticDecides) {
   SolveWork work = Observations(10000000, 64);
   work.recomputed = true;
-  const DeviceState slow = {true, 64};
+  const DeviceState slow = {true, kernels::RatesOfRatio(64)};
   EXPECT_GT(EstimateDeviceSeconds(work, slow),
             5.0 * EstimateDeviceSeconds(work, kWarm));
   // Unknown is taken for fast.
-  EXPECT_EQ(EstimateDeviceSeconds(work, {true, 0}),
+  EXPECT_EQ(EstimateDeviceSeconds(work, {true, kernels::RatesOfRatio(0)}),
             EstimateDeviceSeconds(work, kWarm));
   work.mixed = true;
   EXPECT_EQ(EstimateDeviceSeconds(work, slow),
@@ -103,10 +103,10 @@ TEST(DeviceChoice, SlowDoubleCountsWhereArithmeticDecides) {
 TEST(DeviceChoice, RowsOfCeresCostMore) {
   SolveWork work = Observations(1000000, 2);
   const double device = EstimateDeviceSeconds(work, kWarm);
-  const double host = EstimateHostSeconds(work);
+  const double host = EstimateHostSeconds(work, {});
   work.num_host_values = work.num_values;
   const double evaluation = 11 * 24e6 * 2.4e-8 / std::pow(2.0, 0.8);
-  EXPECT_NEAR(EstimateHostSeconds(work) - host, evaluation, 1e-9);
+  EXPECT_NEAR(EstimateHostSeconds(work, {}) - host, evaluation, 1e-9);
   EXPECT_NEAR(EstimateDeviceSeconds(work, kWarm) - device,
               evaluation + 10 * 24e6 * 8e-10,
               1e-9);
@@ -117,10 +117,10 @@ TEST(DeviceChoice, RowsOfCeresCostMore) {
 TEST(DeviceChoice, RowsOfAnyShapeCostMore) {
   SolveWork work = Observations(0, 2);
   work.num_values = 21 * 15754;
-  const double without = EstimateHostSeconds(work);
+  const double without = EstimateHostSeconds(work, {});
   EXPECT_NE(WhyHost(work, kCold), "");
   work.num_general_rows = 15754;
-  EXPECT_NEAR(EstimateHostSeconds(work) - without,
+  EXPECT_NEAR(EstimateHostSeconds(work, {}) - without,
               10 * 30 * 1.3e-7 * 15754 / std::pow(2.0, 0.8),
               1e-9);
   work.num_host_values = work.num_values;
@@ -136,11 +136,12 @@ TEST(DeviceChoice, ExactStepsOfASparseMatrixAreCheap) {
   work.num_factorized_columns = 1839;
   work.has_pairs = true;
   work.num_coupling_products = 16 * 2155;
-  const double sparse = EstimateExactStepCost(work, /*on_device=*/false).step;
+  const double sparse =
+      EstimateExactStepCost(work, {}, /*on_device=*/false).step;
   EXPECT_LT(sparse, 20.0);
   // Every pair of columns is coupled.
   work.num_coupling_products = 1839.0 * 1839.0;
-  EXPECT_GT(EstimateExactStepCost(work, false).step, 10.0 * sparse);
+  EXPECT_GT(EstimateExactStepCost(work, {}, false).step, 10.0 * sparse);
 }
 
 // A device is set up for exact steps once, where the host lists pairs.
@@ -225,11 +226,14 @@ TEST(DeviceChoice, WorkIsCounted) {
 
 // At the rates of an H200 and of devices for displays; 0: not known.
 TEST(DeviceChoice, RecomputedWhereArithmeticIsCheap) {
-  EXPECT_TRUE(RecomputedIsFaster(PRECISION_DOUBLE, 0));
-  EXPECT_TRUE(RecomputedIsFaster(PRECISION_DOUBLE, 2));
-  EXPECT_FALSE(RecomputedIsFaster(PRECISION_DOUBLE, 32));
-  EXPECT_FALSE(RecomputedIsFaster(PRECISION_DOUBLE, 64));
-  EXPECT_TRUE(RecomputedIsFaster(PRECISION_MIXED, 64));
+  const auto is_faster = [](PrecisionType precision, int ratio) {
+    return RecomputedIsFaster(precision, kernels::RatesOfRatio(ratio));
+  };
+  EXPECT_TRUE(is_faster(PRECISION_DOUBLE, 0));
+  EXPECT_TRUE(is_faster(PRECISION_DOUBLE, 2));
+  EXPECT_FALSE(is_faster(PRECISION_DOUBLE, 32));
+  EXPECT_FALSE(is_faster(PRECISION_DOUBLE, 64));
+  EXPECT_TRUE(is_faster(PRECISION_MIXED, 64));
 }
 
 // A process that has no driver has no context and knows no rates, and asking
@@ -237,6 +241,7 @@ TEST(DeviceChoice, RecomputedWhereArithmeticIsCheap) {
 TEST(CudaProcess, WithoutADriver) {
   EXPECT_FALSE(kernels::HasRuntimeContext(1000));
   EXPECT_EQ(kernels::FloatToDoubleRatio(1000), 0);
+  EXPECT_EQ(kernels::DriverDeviceName(1000), "");
   EXPECT_FALSE(kernels::HasRuntimeContext(0));
 }
 

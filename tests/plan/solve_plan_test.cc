@@ -5,10 +5,13 @@
 
 #include "ceres_ext/plan/solve_plan.h"
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <variant>
 
+#include "ceres_ext/communicator.h"
 #include "ceres_ext/plan/solver_choice.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -27,7 +30,7 @@ class Facts final : public MachineFacts {
   std::string no_device;
   std::string why_host;
   std::string why_no_factorization;
-  int ratio = 2;
+  kernels::MachineRates rates;
   std::string why_not_recomputed;
   mutable int num_asked_for_host = 0;
   mutable int num_asked_for_rows = 0;
@@ -43,7 +46,10 @@ class Facts final : public MachineFacts {
   std::string WhyNoFactorization(SchurFactorizationType) const final {
     return why_no_factorization;
   }
-  int FloatToDoubleRatio() const final { return ratio; }
+  kernels::MachineRates Rates() const final { return rates; }
+  kernels::MachineRates HostRates(double /*host_seconds*/) const final {
+    return rates;
+  }
   std::string WhyNotRecomputed() const final {
     ++num_asked_for_rows;
     return why_not_recomputed;
@@ -104,6 +110,13 @@ TEST_F(SolvePlanTest, ChoosesTheDeviceOfSmallProblems) {
   rows_.num_other_rows = 15000;
   EXPECT_TRUE(Plan().on_device);
   EXPECT_EQ(facts_.num_asked_for_host, 0);
+  // A host of a quarter of the rate.
+  facts_.rates.host_values_per_second /= 4.0;
+  rows_.num_other_rows = 3749;
+  EXPECT_EQ(Plan().why_host, "fewer than 3750 residual blocks");
+  rows_.num_other_rows = 3750;
+  EXPECT_TRUE(Plan().on_device);
+  facts_.rates = {};
   rows_.num_other_rows = 1;
   options().device = DEVICE_CUDA;
   EXPECT_TRUE(Plan().on_device);
@@ -245,11 +258,16 @@ TEST_F(SolvePlanTest, HasASecondLevelWhereExactStepsAreDearer) {
     // 2.4e-5 s of an iteration; a device takes 0.3 s, or 6,000 iterations.
     rows_.num_other_columns = device == DEVICE_HOST ? 2290 : 35000;
     SolvePlan plan = Plan();
+    const bool is_host = device == DEVICE_HOST;
     EXPECT_FALSE(plan.step.may_factorize());
-    EXPECT_GT(plan.step.coarse_after, 0);
+    EXPECT_EQ(plan.step.coarse_after == 0, is_host);
+    EXPECT_GE(plan.step.coarse_after, 0);
+    EXPECT_EQ(plan.step.num_first_steps == 0, is_host);
+    EXPECT_EQ(plan.most_q_tolerance, is_host ? 0.01 : 1.0);
     EXPECT_THAT(plan.notes, IsEmpty());
     options().preconditioner = PRECONDITIONER_AUTO;
-    EXPECT_EQ(Plan().step.coarse_after, plan.step.coarse_after);
+    EXPECT_GT(Plan().step.coarse_after, 0);
+    EXPECT_EQ(Plan().most_q_tolerance, 1.0);
     options().preconditioner = PRECONDITIONER_SCHUR_JACOBI;
     EXPECT_FALSE(Plan().step.may_be_coarse());
     EXPECT_TRUE(Plan().step.is_mixture());
@@ -277,7 +295,8 @@ TEST_F(SolvePlanTest, HasASecondLevelWhereExactStepsAreDearer) {
     ASSERT_TRUE(plan.step.may_be_coarse());
     rows_.num_shared_columns = 9;
     EXPECT_EQ(Plan().step.coarse_again, plan.step.coarse_again + 9);
-    EXPECT_EQ(Plan().step.coarse_after, plan.step.coarse_after + 3);
+    EXPECT_EQ(Plan().step.coarse_after,
+              plan.step.coarse_after + (is_host ? 0 : 3));
     // Even if they could be recomputed.
     rows_.has_models = true;
     EXPECT_FALSE(Plan().recomputed);
@@ -310,6 +329,31 @@ TEST_F(SolvePlanTest, HasASecondLevelIfTenExactStepsAreDearer) {
   EXPECT_LT(of_exact.exact_setup_cost + of_exact.exact_step_cost, 100);
 }
 
+// Ranks have no exact steps, but a second level after some.
+TEST_F(SolvePlanTest, GivesRanksASecondLevel) {
+  options().linear_solver = LINEAR_SOLVER_AUTO;
+  options().device = DEVICE_HOST;
+  rows_.num_other_columns = 2290;
+  const auto ranks =
+      kernels::MakeThreadCommunicators(1, std::chrono::milliseconds(1));
+  options().communicator = ranks[0].get();
+  const SolvePlan plan = Plan();
+  EXPECT_GT(plan.step.coarse_after, 0);
+  // Another rank may have rows that allow no second level.
+  EXPECT_GT(plan.step.num_first_steps, 0);
+  EXPECT_EQ(plan.most_q_tolerance, 1.0);
+  EXPECT_THAT(plan.notes, IsEmpty());
+  // One rank would take these exactly, or beside PCG.
+  for (const int64_t columns : {90, 270}) {
+    rows_.num_other_columns = columns;
+    EXPECT_FALSE(Plan().step.may_factorize());
+    EXPECT_EQ(Plan().step.may_be_coarse(), columns == 270);
+    options().communicator = nullptr;
+    EXPECT_TRUE(Plan().step.may_factorize());
+    options().communicator = ranks[0].get();
+  }
+}
+
 // The first steps decide in which valley a solve ends, and a program's own
 // choice takes Ceres's steps.
 TEST_F(SolvePlanTest, TakesFirstStepsWithCare) {
@@ -326,7 +370,7 @@ TEST_F(SolvePlanTest, TakesFirstStepsWithCare) {
 TEST_F(SolvePlanTest, StoresRowsForSAsAMatrix) {
   options().linear_solver = LINEAR_SOLVER_AUTO;
   options().device = DEVICE_CUDA;
-  EXPECT_TRUE(RecomputedIsFaster(PRECISION_DOUBLE, facts_.ratio));
+  EXPECT_TRUE(RecomputedIsFaster(PRECISION_DOUBLE, facts_.rates));
   rows_.num_other_rows = 10;
   rows_.num_other_columns = 3000;
   EXPECT_TRUE(Plan().step.is_mixture());
@@ -426,10 +470,10 @@ TEST_F(SolvePlanTest, RecomputesWhereThatIsFasterAndCanBe) {
   // If double is slow it is not faster, and no rows are read.
   facts_.why_not_recomputed.clear();
   facts_.num_asked_for_rows = 0;
-  facts_.ratio = 64;
+  facts_.rates = kernels::RatesOfRatio(64);
   EXPECT_FALSE(Plan().recomputed);
   options().jacobian = JACOBIAN_STORED;
-  facts_.ratio = 2;
+  facts_.rates = kernels::RatesOfRatio(2);
   EXPECT_FALSE(Plan().recomputed);
   options().jacobian = JACOBIAN_AUTO;
   options().device = DEVICE_HOST;

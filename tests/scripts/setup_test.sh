@@ -129,7 +129,7 @@ expect_entries "$WORK/caller/my cache" 2
 
 # setup builds what a solve and an installation need, test all of the project.
 expect_has "setup" "$(<"$WORK/calls")" \
-  " --target ceres_ext bundle_adjuster bal_convert bal_filter bal_generate colmap_adjuster"
+  " --target ceres_ext bundle_adjuster bal_convert bal_filter bal_generate ceres_ext_machine colmap_adjuster"
 expect_lacks "setup" "$(<"$WORK/calls")" "ctest"
 run "$CHECKOUT/scripts/test"
 expect_built 0

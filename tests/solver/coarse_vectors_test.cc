@@ -152,6 +152,57 @@ TEST(Clusters, WhatAllShareStaysAlone) {
   EXPECT_LT(num_clusters, kNumBlocks / 4);
 }
 
+// Three ranks that have parts of the views, some of them the same ones, have
+// the units of one, and each first column once.
+void ExpectSameOfRanks(const kernels::BlockFamilies& f,
+                       const std::vector<unsigned char>& varies,
+                       int32_t columns,
+                       const std::vector<int32_t>& column,
+                       const CoarseUnits& units,
+                       std::mt19937* generator) {
+  const auto num_views = static_cast<int32_t>(units.of_view.size());
+  std::vector<int32_t> view;  // of all ranks
+  std::vector<int64_t> begin = {0};
+  for (int rank = 0; rank < 3; ++rank) {
+    for (int32_t v = 0; v < num_views; ++v) {
+      if (rank == 0 || (*generator)() % 3 == 0) {
+        view.push_back(v);
+      }
+    }
+    begin.push_back(static_cast<int64_t>(view.size()));
+  }
+  std::vector<int32_t> all;
+  for (const int32_t v : view) {
+    all.insert(all.end(),
+               column.begin() + columns * v,
+               column.begin() + columns * (v + 1));
+  }
+  std::vector<int32_t> firsts;
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const CoarseUnits own = MakeUnitsOfRank(
+        f, varies, columns, all, begin[rank], begin[rank + 1] - begin[rank]);
+    EXPECT_EQ(own.blocks.begin, units.blocks.begin);
+    EXPECT_EQ(own.blocks.column, units.blocks.column);
+    EXPECT_EQ(own.num_units, units.num_units);
+    EXPECT_EQ(own.are_views, units.are_views);
+    for (size_t i = 0; i < own.of_view.size(); ++i) {
+      const int32_t v = view[begin[rank] + i];
+      EXPECT_EQ(own.of_view[i], units.of_view[v]);
+      for (int32_t j = 0; j < columns; ++j) {
+        EXPECT_EQ(own.column[columns * i + j], units.column[columns * v + j]);
+      }
+    }
+    firsts.insert(
+        firsts.end(), own.first_column.begin(), own.first_column.end());
+  }
+  std::vector<int32_t> expected = units.first_column;
+  for (std::vector<int32_t>* const of : {&firsts, &expected}) {
+    of->erase(std::remove(of->begin(), of->end(), -1), of->end());
+    std::sort(of->begin(), of->end());
+  }
+  EXPECT_EQ(firsts, expected);
+}
+
 // Each unknown of a view is in one block; views with a block in common are one
 // unit, and what many share is alone.
 TEST(Units, OfRandomViews) {
@@ -244,6 +295,13 @@ TEST(Units, OfRandomViews) {
       are_views = are_views && units.of_view[v] == v;
     }
     EXPECT_EQ(units.are_views, are_views);
+    std::set<std::pair<int32_t, int32_t>> views;
+    for (int32_t v = 0; v < num_views; ++v) {
+      views.insert({pose[v], camera[v]});
+    }
+    if (views.size() == static_cast<size_t>(num_views)) {
+      ExpectSameOfRanks(f, varies, kColumns, column, units, &generator);
+    }
     // No column is the first of two views, and each is of one.
     std::vector<int32_t> first = units.first_column;
     first.erase(std::remove(first.begin(), first.end(), -1), first.end());

@@ -16,7 +16,7 @@
 namespace ceres_ext::solver {
 namespace {
 
-constexpr int kRatio = 2;
+const kernels::MachineRates kRates;
 
 // Time of a factorisation and a solve.
 struct Dense {
@@ -56,13 +56,13 @@ constexpr Sparse kSolves[] = {{15507, 1700000, 3500000, 0, 3.02e-3},
 
 TEST(FactorizationCost, IsNearWhatWasMeasured) {
   for (const Dense& of : kDense) {
-    const double ratio = DenseFactorizationSeconds(of.n, kRatio) / of.seconds;
+    const double ratio = DenseFactorizationSeconds(of.n, kRates) / of.seconds;
     EXPECT_GT(ratio, 0.8) << of.n;
     EXPECT_LT(ratio, 1.25) << of.n;
   }
   const auto expect_near = [](const Sparse& of) {
     const double ratio =
-        SparseFactorizationSeconds(of.num_factor_values, of.num_flops, kRatio) /
+        SparseFactorizationSeconds(of.num_factor_values, of.num_flops, kRates) /
         of.seconds;
     EXPECT_GT(ratio, 0.7) << of.num_factor_values;
     EXPECT_LT(ratio, 1.6) << of.num_factor_values;
@@ -82,9 +82,9 @@ TEST(FactorizationCost, ChoosesTheBetter) {
         continue;
       }
       const bool is_sparse =
-          SparseMayBeFaster(sparse.n, sparse.num_values, kRatio) &&
+          SparseMayBeFaster(sparse.n, sparse.num_values, kRates) &&
           SparseIsFaster(
-              sparse.n, sparse.num_factor_values, sparse.num_flops, kRatio);
+              sparse.n, sparse.num_factor_values, sparse.num_flops, kRates);
       const double chosen = is_sparse ? sparse.seconds : dense.seconds;
       EXPECT_LE(chosen, 1.2 * std::min(sparse.seconds, dense.seconds))
           << sparse.n << ", " << sparse.num_values;
@@ -99,25 +99,29 @@ TEST(FactorizationCost, ChoosesTheBetter) {
 
 // Nothing is analysed where there is nothing to gain.
 TEST(FactorizationCost, SmallIsDense) {
-  EXPECT_FALSE(SparseMayBeFaster(4000, 40000, kRatio));
-  EXPECT_TRUE(SparseMayBeFaster(6000, 60000, kRatio));
-  EXPECT_FALSE(SparseMayBeFaster(15507, 15507ll * 7753, kRatio));
+  EXPECT_FALSE(SparseMayBeFaster(4000, 40000, kRates));
+  EXPECT_TRUE(SparseMayBeFaster(6000, 60000, kRates));
+  EXPECT_FALSE(SparseMayBeFaster(15507, 15507ll * 7753, kRates));
 }
 
 // If double is slow, a full matrix is affected more.
 TEST(FactorizationCost, SlowDoubleIsForSparse) {
-  EXPECT_GT(DenseFactorizationSeconds(4392, 64),
-            4.0 * DenseFactorizationSeconds(4392, kRatio));
+  const kernels::MachineRates slow = kernels::RatesOfRatio(64);
+  EXPECT_GT(DenseFactorizationSeconds(4392, slow),
+            4.0 * DenseFactorizationSeconds(4392, kRates));
   const Sparse& sparse = kProbe[0];
   EXPECT_LT(SparseFactorizationSeconds(
-                sparse.num_factor_values, sparse.num_flops, 64),
-            DenseFactorizationSeconds(sparse.n, 64));
+                sparse.num_factor_values, sparse.num_flops, slow),
+            DenseFactorizationSeconds(sparse.n, slow));
   EXPECT_GT(SparseFactorizationSeconds(
-                sparse.num_factor_values, sparse.num_flops, kRatio),
-            DenseFactorizationSeconds(sparse.n, kRatio));
+                sparse.num_factor_values, sparse.num_flops, kRates),
+            DenseFactorizationSeconds(sparse.n, kRates));
   // An unknown ratio is taken for the best.
-  EXPECT_EQ(DenseFactorizationSeconds(4392, 0),
-            DenseFactorizationSeconds(4392, kRatio));
+  EXPECT_EQ(DenseFactorizationSeconds(4392, kernels::RatesOfRatio(0)),
+            DenseFactorizationSeconds(4392, kRates));
+  // A factor of float does not take double's time.
+  EXPECT_EQ(DenseFactorizationSeconds(4392, slow, /*float_factor=*/true),
+            DenseFactorizationSeconds(4392, kRates));
 }
 
 // The lower triangle of the cells that are set, each of size x size values.

@@ -23,7 +23,6 @@
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/cuda_cholesky.h"
 #include "cuda_kernels/machine/cuda_machine.h"
-#include "cuda_kernels/machine/cuda_process.h"
 #include "cuda_kernels/machine/cuda_sparse_cholesky.h"
 #include "cuda_kernels/ops/vectors.h"
 
@@ -196,14 +195,13 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     const int64_t of_matrix = kDouble * stride * n;
     CERES_EXT_RETURN_IF_ERROR(CheckRoom(of_matrix, of_factor));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
-    const int ratio =
-        kernels::FloatToDoubleRatio(machine_->context()->device());
     if (may_be_sparse && !options.wants_columns &&
-        SparseMayBeFaster(n, schur_.EstimateNumValues(), ratio)) {
+        SparseMayBeFaster(n, schur_.EstimateNumValues(), options.rates)) {
       kernels::Status status = AnalyzeSparse();
-      if (status.ok() &&
-          SparseIsFaster(
-              n, sparse_.num_factor_values(), sparse_.num_flops(), ratio)) {
+      if (status.ok() && SparseIsFaster(n,
+                                        sparse_.num_factor_values(),
+                                        sparse_.num_flops(),
+                                        options.rates)) {
         status = MakeRoomForFactor();
         if (status.ok()) {
           return {};

@@ -2,9 +2,8 @@
 //
 // About how long a factorisation of S and a solve with it take: for a choice
 // between a dense one and a sparse one, and between device and host. Times on
-// devices were fitted to an H200 (docs/measurements/study_exact.md), where a
-// double takes as long as two floats. If it takes longer, operations cost as
-// much more.
+// devices were fitted to an H200 (docs/measurements/study_exact.md); those of
+// another one are in the proportion of its rates (machine_rates.h).
 #ifndef CERES_EXT_SOLVER_CHOLESKY_FACTORIZATION_COST_H_
 #define CERES_EXT_SOLVER_CHOLESKY_FACTORIZATION_COST_H_
 
@@ -13,28 +12,31 @@
 #include <vector>
 
 #include "ceres_ext/solver/cholesky/sparse_factorization.h"
+#include "cuda_kernels/base/machine_rates.h"
 #include "cuda_kernels/machine/cuda_sparse_cholesky.h"
 #include "cuda_kernels/machine/host_cholesky.h"
 
 namespace ceres_ext::solver {
 
 // n^3 / 3 operations in products of matrices, and columns one after the other.
-// float_to_double_ratio: kernels::FloatToDoubleRatio; 0: unknown.
-inline double FactorizationFlopSeconds(int float_to_double_ratio) {
-  return 2.2e-14 * std::max(1.0, float_to_double_ratio / 2.0);
-}
-inline double DenseFactorizationSeconds(int64_t n, int float_to_double_ratio) {
+inline constexpr double kDeviceSecondsPerFactorFlop = 2.2e-14;
+inline double DenseFactorizationSeconds(int64_t n,
+                                        const kernels::MachineRates& rates,
+                                        bool float_factor = false) {
   const auto columns = static_cast<double>(n);
-  return 0.56e-6 * columns + FactorizationFlopSeconds(float_to_double_ratio) *
-                                 columns * columns * columns / 3.0;
+  return 0.56e-6 * columns +
+         kDeviceSecondsPerFactorFlop *
+             (float_factor ? SlowerFloat(rates) : SlowerDouble(rates)) *
+             columns * columns * columns / 3.0;
 }
 
 // By the values of the factor, which are moved more often than multiplied.
 inline double SparseFactorizationSeconds(int64_t num_factor_values,
                                          int64_t num_flops,
-                                         int float_to_double_ratio) {
-  return 1.0e-3 + std::max(1.05e-9 * static_cast<double>(num_factor_values),
-                           FactorizationFlopSeconds(float_to_double_ratio) *
+                                         const kernels::MachineRates& rates) {
+  return 1.0e-3 + std::max(1.05e-9 * SlowerMemory(rates) *
+                               static_cast<double>(num_factor_values),
+                           kDeviceSecondsPerFactorFlop * SlowerDouble(rates) *
                                static_cast<double>(num_flops));
 }
 
@@ -43,19 +45,18 @@ inline double SparseFactorizationSeconds(int64_t num_factor_values,
 inline bool SparseIsFaster(int64_t n,
                            int64_t num_factor_values,
                            int64_t num_flops,
-                           int float_to_double_ratio) {
+                           const kernels::MachineRates& rates) {
   constexpr double kShareOfAnalysis = 2.0e-3;
-  return SparseFactorizationSeconds(
-             num_factor_values, num_flops, float_to_double_ratio) +
+  return SparseFactorizationSeconds(num_factor_values, num_flops, rates) +
              kShareOfAnalysis <
-         DenseFactorizationSeconds(n, float_to_double_ratio);
+         DenseFactorizationSeconds(n, rates);
 }
 // The same before the analysis, from the values of S: the factors of streets of
 // cameras have had 1.6 to 5.3 times as many.
 inline bool SparseMayBeFaster(int64_t n,
                               int64_t num_values,
-                              int float_to_double_ratio) {
-  return SparseIsFaster(n, num_values * 3 / 2, 0, float_to_double_ratio);
+                              const kernels::MachineRates& rates) {
+  return SparseIsFaster(n, num_values * 3 / 2, 0, rates);
 }
 
 // On the host a dense factorisation (kernels::HostDenseCholesky) leaves out

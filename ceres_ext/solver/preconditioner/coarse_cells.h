@@ -6,7 +6,7 @@
 //
 //   CoarseCells<Machine> cells;
 //   Status status = cells.Setup(
-//       batches, blocks, varies, diagonal, &context, &machine);
+//       batches, blocks, varies, diagonal, ranks, &context, &machine);
 //   if (status.ok()) status = cells.Update(system, v_inverse);
 //   if (status.ok()) status = cells.SetClusters(cluster, num_clusters, place);
 //   if (status.ok()) status = cells.Form(system, v_inverse, p, stride, e);
@@ -27,6 +27,7 @@
 #include "ceres_ext/solver/preconditioner/clusters.h"
 #include "ceres_ext/solver/preconditioner/coarse_matrix.h"
 #include "ceres_ext/solver/preconditioner/coarse_units.h"
+#include "ceres_ext/solver/rank_sums.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/ops/coarse_space.h"
@@ -62,18 +63,27 @@ template <typename Machine>
 class CoarseCells final : public CoarseMatrix<Machine> {
  public:
   // f_varies: of each value of F whether it is an unknown. diagonal: the blocks
-  // of S of F blocks, packed, which each Update reads. Batches, *diagonal,
-  // *context and *machine outlive the object. kUnsupported: S can't be formed.
+  // of S of F blocks, packed, which each Update reads. ranks: null if there is
+  // one; the first adds the diagonal. Batches, *diagonal, *context and *machine
+  // outlive the object. kUnsupported: S can't be formed.
   kernels::Status Setup(const std::vector<Batch*>& batches,
                         const ProblemBlocks& blocks,
                         const std::vector<unsigned char>& f_varies,
                         const double* diagonal,
+                        RankSums<Machine>* ranks,
                         kernels::HostContext* context,
                         Machine* machine) {
     machine_ = machine;
     diagonal_ = diagonal;
-    CERES_EXT_RETURN_IF_ERROR(
-        schur_.Prepare(blocks, batches, machine, context));
+    is_first_ = ranks == nullptr || ranks->is_first();
+    if (!is_first_) {
+      const int64_t n = blocks.f.num_packed();
+      CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &zero_));
+      CERES_EXT_RETURN_IF_ERROR(machine->SetZero(n, zero_.data()));
+      diagonal_ = zero_.data();
+    }
+    CERES_EXT_RETURN_IF_ERROR(schur_.Prepare(
+        blocks, batches, machine, context, /*keeps_order=*/ranks != nullptr));
     CERES_EXT_RETURN_IF_ERROR(schur_.Setup(f_varies.data()));
     CERES_EXT_RETURN_IF_ERROR(schur_.SetupSparse());
     unknowns_ = {schur_.unknowns().host_begin(),
@@ -89,14 +99,13 @@ class CoarseCells final : public CoarseMatrix<Machine> {
     ExplicitSchurRequest request;
     request.v_inverse = v_inverse;
     request.schur_diagonal = diagonal_;
-    request.f_diagonal = system.f_diagonal;
+    request.f_diagonal = is_first_ ? system.f_diagonal : nullptr;
     request.is_same_linearization = system.is_same_linearization;
     return schur_.Write(request, values_.data());
   }
 
-  // By the norms of S's blocks.
-  kernels::Status ListCouplings(std::vector<Coupling>* couplings,
-                                int32_t* max_neighbors) final {
+  // The squared norms of S's blocks, diagonal ones included.
+  kernels::Status ListCouplings(std::vector<Coupling>* couplings) final {
     blocks_ = {};
     blocks_.List(schur_);
     const auto n = static_cast<int64_t>(blocks_.row.size());
@@ -121,24 +130,30 @@ class CoarseCells final : public CoarseMatrix<Machine> {
       CERES_EXT_RETURN_IF_ERROR(
           machine_->Download(n, norms.data(), norm.data()));
     }
-    std::vector<double> diagonal(schur_.unknowns().host_begin().size(), 1.0);
-    for (size_t b = 0; b < norm.size(); ++b) {
-      if (blocks_.row[b] == blocks_.column[b]) {
-        diagonal[blocks_.row[b]] = norm[b];
-      }
-    }
     couplings->clear();
     for (size_t b = 0; b < norm.size(); ++b) {
-      const int32_t i = blocks_.row[b];
-      const int32_t j = blocks_.column[b];
-      const double weight =
-          std::sqrt(norm[b] / std::sqrt(diagonal[i] * diagonal[j]));
-      if (i != j && weight > 0.0) {
-        couplings->push_back({i, j, weight});
+      couplings->push_back({blocks_.row[b], blocks_.column[b], norm[b]});
+    }
+    return {};
+  }
+
+  int32_t WeighCouplings(std::vector<Coupling>* couplings) final {
+    std::vector<double> diagonal(schur_.unknowns().host_begin().size(), 1.0);
+    for (const Coupling& c : *couplings) {
+      if (c.i == c.j) {
+        diagonal[c.i] = c.weight;
       }
     }
-    *max_neighbors = MostNeighbors(diagonal.size() - 1, *couplings);
-    return {};
+    size_t to = 0;
+    for (const Coupling& c : *couplings) {
+      const double weight =
+          std::sqrt(c.weight / std::sqrt(diagonal[c.i] * diagonal[c.j]));
+      if (c.i != c.j && weight > 0.0) {
+        (*couplings)[to++] = {c.i, c.j, weight};
+      }
+    }
+    couplings->resize(to);
+    return MostNeighbors(diagonal.size() - 1, *couplings);
   }
 
   kernels::Status SetClusters(const std::vector<int32_t>& cluster,
@@ -287,7 +302,9 @@ class CoarseCells final : public CoarseMatrix<Machine> {
   }
 
   Machine* machine_ = nullptr;
+  bool is_first_ = true;  // of the ranks
   const double* diagonal_ = nullptr;
+  Buffer<double> zero_;  // the diagonal of other ranks
   ExplicitSchur<Machine> schur_;
   Buffer<double> values_;
   CoarseBlocks unknowns_;

@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -49,10 +48,10 @@ namespace ceres_ext::solver {
 template <typename Machine>
 class CoarseParts final : public CoarseMatrix<Machine> {
  public:
-  // f_varies: of each value of F whether it is an unknown. *schur: S of the
-  // systems. ranks: null if there is one. They, the context and the machine
-  // outlive the object. *takes: E can be
-  // formed so.
+  // By all ranks. f_varies: of each value of F whether it is an unknown.
+  // *schur: S of the systems. ranks: null if there is one. *schur, the context
+  // and the machine outlive the object. *takes: E can be formed so, the same on
+  // all ranks.
   kernels::Status Setup(const std::vector<Batch*>& batches,
                         const ProblemBlocks& blocks,
                         const std::vector<unsigned char>& f_varies,
@@ -65,21 +64,45 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     CoarseRows* const rows =
         batches.size() == 1 ? batches[0]->coarse_rows() : nullptr;
     rows_ = rows == nullptr ? nullptr : rows->part_rows();
-    if (rows_ == nullptr) {
+    std::vector<int32_t> column;
+    kernels::Status status;
+    int32_t columns = 0;
+    if (rows_ != nullptr) {
+      columns = rows_->part_columns();
+      status = rows_->ListPartColumns(&column);
+    }
+    if (ranks != nullptr) {
+      bool are_alike = false;
+      CERES_EXT_RETURN_IF_ERROR(ranks->Agree(status));
+      CERES_EXT_RETURN_IF_ERROR(
+          ranks->AreEqual(static_cast<uint64_t>(columns), &are_alike));
+      columns = are_alike ? columns : 0;
+    }
+    CERES_EXT_RETURN_IF_ERROR(status);
+    if (columns == 0) {
       return {};
     }
     coarse_rows_ = rows;
     num_f_ = blocks.f.num_values();
     schur_ = schur;
-    ranks_ = ranks;
     context_ = context;
     machine_ = machine;
     cameras_ = {};
-    cameras_.Add(rows_->part_columns(), rows_->part_index().num_cameras);
-    std::vector<int32_t> column;
-    CERES_EXT_RETURN_IF_ERROR(rows_->ListPartColumns(&column));
-    units_ =
-        MakeUnits(blocks.f, f_varies, rows_->part_columns(), std::move(column));
+    cameras_.Add(columns, rows_->part_index().num_cameras);
+    if (ranks == nullptr) {
+      units_ = MakeUnits(blocks.f, f_varies, columns, std::move(column));
+    } else {
+      // Exact in double.
+      std::vector<double> all(column.begin(), column.end());
+      int64_t begin = 0;
+      CERES_EXT_RETURN_IF_ERROR(ranks->Concatenate(&all, &begin));
+      units_ = MakeUnitsOfRank(blocks.f,
+                               f_varies,
+                               columns,
+                               std::vector<int32_t>(all.begin(), all.end()),
+                               begin / columns,
+                               rows_->part_index().num_cameras);
+    }
     // A chain of views, each with a block of the one before, is one unit.
     constexpr int32_t kMostColumns = 512;
     *takes = units_.largest() <= kMostColumns &&
@@ -89,9 +112,7 @@ class CoarseParts final : public CoarseMatrix<Machine> {
 
   const CoarseBlocks& blocks() const final { return units_.blocks; }
 
-  kernels::Status ListCouplings(std::vector<Coupling>* couplings,
-                                int32_t* max_neighbors) final {
-    *max_neighbors = std::numeric_limits<int32_t>::max();
+  kernels::Status ListCouplings(std::vector<Coupling>* couplings) final {
     const RowSample* sample = nullptr;
     CERES_EXT_RETURN_IF_ERROR(rows_->SampleOfRows(&sample));
     CERES_EXT_RETURN_IF_ERROR(ListSampledCouplings(
@@ -130,13 +151,54 @@ class CoarseParts final : public CoarseMatrix<Machine> {
                        const kernels::ProlongationRef& p,
                        int64_t stride,
                        double* e) final {
-    kernels::Status status = FormOfRows(system, v_inverse, p, stride, e);
-    if (ranks_ != nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(ranks_->Agree(status));
-      status = ranks_->Sum(stride * p.num_coarse(), e);
+    PartVectorsRequest vectors;
+    vectors.num_parts = parts_.ref().num_observations;
+    vectors.row = row_.data();
+    vectors.part_begin = part_begin_.data();
+    vectors.part_point = parts_.ref().point_id;
+    vectors.p = p.values;
+    vectors.place = place_.data();
+    vectors.v_inverse = v_inverse;
+    vectors.t = t_.data();
+    CERES_EXT_RETURN_IF_ERROR(rows_->PartVectors(vectors));
+    CERES_EXT_RETURN_IF_ERROR(rows_->PartBlocks(u_.data()));
+    return SumBlocks(system, p.values, stride, e);
+  }
+
+  // The rows of E of shared blocks, P'(S p) of each column p of P.
+  kernels::Status FormRest(const kernels::ProlongationRef& p,
+                           int64_t stride,
+                           double* e) final {
+    const std::vector<int32_t>& begin = units_.blocks.begin;
+    const int64_t n = coarse_.size();
+    int64_t row = int64_t{kernels::kCoarseVectors} * num_clusters_;
+    for (int32_t i = units_.num_units; i < units_.blocks.size(); ++i) {
+      for (int32_t a = 0; a < kernels::kCoarseVectors; ++a, ++row) {
+        CERES_EXT_RETURN_IF_ERROR(
+            Run(kernels::UnitVectorParams{n, row, coarse_.data()}, machine_));
+        // Other columns are zero.
+        if (a < begin[i + 1] - begin[i]) {
+          CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(num_f_, f_p_.data()));
+          CERES_EXT_RETURN_IF_ERROR(Run(
+              kernels::ProlongParams{
+                  begin.back(), p, coarse_.data(), f_p_.data(), nullptr},
+              machine_));
+          CERES_EXT_RETURN_IF_ERROR(
+              schur_->Multiply(f_p_.data(), f_q_.data(), nullptr));
+          CERES_EXT_RETURN_IF_ERROR(Run(
+              kernels::RestrictParams{p, f_q_.data(), lanes_.data(), nullptr},
+              machine_));
+          CERES_EXT_RETURN_IF_ERROR(Run(
+              kernels::SumLanesParams{
+                  n, lanes_.data(), coarse_.data(), nullptr},
+              machine_));
+        }
+        CERES_EXT_RETURN_IF_ERROR(
+            Run(kernels::CoarseRowParams{row + 1, stride, coarse_.data(), e},
+                machine_));
+      }
     }
-    CERES_EXT_RETURN_IF_ERROR(status);
-    return FormShared(p, stride, e);
+    return {};
   }
 
   CoarseRows* only_rows() final {
@@ -154,26 +216,6 @@ class CoarseParts final : public CoarseMatrix<Machine> {
   struct NoScratch {};
   using Scratch =
       std::conditional_t<kIsHost, NoScratch, kernels::CudaIndexScratch>;
-
-  // The part of the rows of this rank, D_f^2 being that of the first.
-  kernels::Status FormOfRows(const LinearSystem& system,
-                             const double* v_inverse,
-                             const kernels::ProlongationRef& p,
-                             int64_t stride,
-                             double* e) {
-    PartVectorsRequest vectors;
-    vectors.num_parts = parts_.ref().num_observations;
-    vectors.row = row_.data();
-    vectors.part_begin = part_begin_.data();
-    vectors.part_point = parts_.ref().point_id;
-    vectors.p = p.values;
-    vectors.place = place_.data();
-    vectors.v_inverse = v_inverse;
-    vectors.t = t_.data();
-    CERES_EXT_RETURN_IF_ERROR(rows_->PartVectors(vectors));
-    CERES_EXT_RETURN_IF_ERROR(rows_->PartBlocks(u_.data()));
-    return SumBlocks(system, p.values, stride, e);
-  }
 
   kernels::Status Build(const kernels::ObservationPairs& pairs, Index* index) {
     if constexpr (kIsHost) {
@@ -317,7 +359,7 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     CERES_EXT_RETURN_IF_ERROR(
         Run(kernels::OtherCoarseBlocksParams{of, partial_.data(), stride, e},
             machine_));
-    const bool has_diagonal = system.f_diagonal != nullptr && IsFirst();
+    const bool has_diagonal = system.f_diagonal != nullptr;
     if (has_diagonal) {
       CERES_EXT_RETURN_IF_ERROR(
           Run(kernels::GatherColumnsParams{camera_diagonal_.size(),
@@ -344,53 +386,14 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     CERES_EXT_RETURN_IF_ERROR(Run(diagonal, machine_));
     return Run(
         kernels::FinishCoarseDiagonalParams{
-            num_clusters_, stride, diagonal_.data(), e, IsFirst() ? 1.0 : 0.0},
+            num_clusters_, stride, diagonal_.data(), e},
         machine_);
-  }
-
-  bool IsFirst() const { return ranks_ == nullptr || ranks_->is_first(); }
-
-  // The rows of E of shared blocks, P'(S p) of each column p of P.
-  kernels::Status FormShared(const kernels::ProlongationRef& p,
-                             int64_t stride,
-                             double* e) {
-    const std::vector<int32_t>& begin = units_.blocks.begin;
-    const int64_t n = coarse_.size();
-    int64_t row = int64_t{kernels::kCoarseVectors} * num_clusters_;
-    for (int32_t i = units_.num_units; i < units_.blocks.size(); ++i) {
-      for (int32_t a = 0; a < kernels::kCoarseVectors; ++a, ++row) {
-        CERES_EXT_RETURN_IF_ERROR(
-            Run(kernels::UnitVectorParams{n, row, coarse_.data()}, machine_));
-        // Other columns are zero.
-        if (a < begin[i + 1] - begin[i]) {
-          CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(num_f_, f_p_.data()));
-          CERES_EXT_RETURN_IF_ERROR(Run(
-              kernels::ProlongParams{
-                  begin.back(), p, coarse_.data(), f_p_.data(), nullptr},
-              machine_));
-          CERES_EXT_RETURN_IF_ERROR(
-              schur_->Multiply(f_p_.data(), f_q_.data(), nullptr));
-          CERES_EXT_RETURN_IF_ERROR(Run(
-              kernels::RestrictParams{p, f_q_.data(), lanes_.data(), nullptr},
-              machine_));
-          CERES_EXT_RETURN_IF_ERROR(Run(
-              kernels::SumLanesParams{
-                  n, lanes_.data(), coarse_.data(), nullptr},
-              machine_));
-        }
-        CERES_EXT_RETURN_IF_ERROR(
-            Run(kernels::CoarseRowParams{row + 1, stride, coarse_.data(), e},
-                machine_));
-      }
-    }
-    return {};
   }
 
   CoarseRows* coarse_rows_ = nullptr;
   PartRows* rows_ = nullptr;  // the same
   int64_t num_f_ = 0;         // values of F
   SchurComplement<Machine>* schur_ = nullptr;
-  RankSums<Machine>* ranks_ = nullptr;
   kernels::HostContext* context_ = nullptr;
   Machine* machine_ = nullptr;
   CoarseUnits units_;

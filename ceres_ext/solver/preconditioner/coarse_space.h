@@ -85,18 +85,29 @@ class CoarseSpace {
                         SchurComplement<Machine>* schur,
                         RankSums<Machine>* ranks,
                         kernels::HostContext* context) {
+    batches_ = batches;
     ranks_ = ranks;
-    CERES_EXT_RETURN_IF_ERROR(
-        Agree(SetupMatrix(batches, f_varies, schur, context)));
-    if (ranks_ == nullptr) {
+    context_ = context;
+    num_clusters_ = 0;
+    CERES_EXT_RETURN_IF_ERROR(Agree(CoarseSolver<Machine>::Available()));
+    auto parts = std::make_unique<CoarseParts<Machine>>();
+    bool takes = false;
+    CERES_EXT_RETURN_IF_ERROR(parts->Setup(
+        batches, blocks_, f_varies, schur, ranks, context, machine_, &takes));
+    if (takes) {
+      matrix_ = std::move(parts);
       return {};
     }
-    bool are_equal = false;
-    CERES_EXT_RETURN_IF_ERROR(
-        ranks_->AreEqual(unknowns().Fingerprint(), &are_equal));
-    return are_equal ? kernels::Status()
-                     : kernels::Status(kernels::StatusCode::kUnsupported,
-                                       "Ranks have different views.");
+    auto cells = std::make_unique<CoarseCells<Machine>>();
+    CERES_EXT_RETURN_IF_ERROR(Agree(cells->Setup(batches,
+                                                 blocks_,
+                                                 f_varies,
+                                                 diagonal_.data(),
+                                                 ranks,
+                                                 context,
+                                                 machine_)));
+    matrix_ = std::move(cells);
+    return {};
   }
   // There is another Jacobian.
   void Forget() {
@@ -164,33 +175,6 @@ class CoarseSpace {
     return ranks_ == nullptr ? status : ranks_->Agree(status);
   }
 
-  kernels::Status SetupMatrix(const std::vector<Batch*>& batches,
-                              const std::vector<unsigned char>& f_varies,
-                              SchurComplement<Machine>* schur,
-                              kernels::HostContext* context) {
-    batches_ = batches;
-    context_ = context;
-    num_clusters_ = 0;
-    CERES_EXT_RETURN_IF_ERROR(CoarseSolver<Machine>::Available());
-    auto parts = std::make_unique<CoarseParts<Machine>>();
-    bool takes = false;
-    CERES_EXT_RETURN_IF_ERROR(parts->Setup(
-        batches, blocks_, f_varies, schur, ranks_, context, machine_, &takes));
-    if (takes) {
-      matrix_ = std::move(parts);
-      return {};
-    }
-    if (ranks_ != nullptr) {
-      return {kernels::StatusCode::kUnsupported,
-              "Several ranks have it of observations of one kind alone."};
-    }
-    auto cells = std::make_unique<CoarseCells<Machine>>();
-    CERES_EXT_RETURN_IF_ERROR(cells->Setup(
-        batches, blocks_, f_varies, diagonal_.data(), context, machine_));
-    matrix_ = std::move(cells);
-    return {};
-  }
-
   // The couplings of all ranks, those of the same blocks as one.
   kernels::Status ShareCouplings(std::vector<Coupling>* couplings) {
     std::vector<double> x;
@@ -198,7 +182,8 @@ class CoarseSpace {
       x.insert(x.end(),
                {static_cast<double>(c.i), static_cast<double>(c.j), c.weight});
     }
-    CERES_EXT_RETURN_IF_ERROR(ranks_->Concatenate(&x));
+    int64_t begin = 0;
+    CERES_EXT_RETURN_IF_ERROR(ranks_->Concatenate(&x, &begin));
     std::vector<Coupling> all;
     for (size_t i = 0; i < x.size(); i += 3) {
       all.push_back({static_cast<int32_t>(x[i]),
@@ -229,12 +214,11 @@ class CoarseSpace {
       size[i] = begin[i + 1] - begin[i];
     }
     std::vector<Coupling> couplings;
-    int32_t max_neighbors = 0;
-    CERES_EXT_RETURN_IF_ERROR(
-        Agree(matrix_->ListCouplings(&couplings, &max_neighbors)));
+    CERES_EXT_RETURN_IF_ERROR(Agree(matrix_->ListCouplings(&couplings)));
     if (ranks_ != nullptr) {
       CERES_EXT_RETURN_IF_ERROR(ShareCouplings(&couplings));
     }
+    const int32_t max_neighbors = matrix_->WeighCouplings(&couplings);
     return Agree(UseCouplings(size, std::move(couplings), max_neighbors));
   }
 
@@ -637,8 +621,16 @@ class CoarseSpace {
                                    const double* v_inverse) {
     CERES_EXT_RETURN_IF_ERROR(
         machine_->SetZero(coarse_.size(), coarse_.data()));
-    CERES_EXT_RETURN_IF_ERROR(matrix_->Form(
-        system, v_inverse, Prolongation(), stride_, coarse_.data()));
+    const kernels::ProlongationRef p = Prolongation();
+    CERES_EXT_RETURN_IF_ERROR(
+        Agree(matrix_->Form(system, v_inverse, p, stride_, coarse_.data())));
+    if (ranks_ != nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(ranks_->Sum(coarse_.size(), coarse_.data()));
+    }
+    CERES_EXT_RETURN_IF_ERROR(matrix_->FormRest(p, stride_, coarse_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::UnitDiagonalParams{num_coarse(), stride_, coarse_.data()},
+            machine_));
     int64_t failed_order = 0;
     CERES_EXT_RETURN_IF_ERROR(solver_.Factorize(coarse_.data(), &failed_order));
     needs_matrix_ = failed_order != 0;

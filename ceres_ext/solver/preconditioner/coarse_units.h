@@ -26,20 +26,6 @@ struct CoarseBlocks {
   std::vector<int64_t> column;
 
   int32_t size() const { return static_cast<int32_t>(begin.size()) - 1; }
-  // The same for the same blocks (FNV-1a).
-  uint64_t Fingerprint() const {
-    uint64_t hash = 0xcbf29ce484222325u;
-    const auto add = [&](uint64_t value) {
-      hash = (hash ^ value) * 0x100000001b3u;
-    };
-    for (const int32_t value : begin) {
-      add(static_cast<uint64_t>(value));
-    }
-    for (const int64_t value : column) {
-      add(static_cast<uint64_t>(value));
-    }
-    return hash;
-  }
 };
 
 // A block in more views than these is shared; a frame of a rig is in as many
@@ -57,6 +43,7 @@ struct CoarseUnits {
   // unknown, or of a shared block.
   std::vector<int32_t> column;
   // The same where it is the first column of all views at that place, else -1.
+  // One of several ranks has it.
   std::vector<int32_t> first_column;
 
   int32_t num_shared() const { return blocks.size() - num_units; }
@@ -177,6 +164,53 @@ inline CoarseUnits MakeUnits(const kernels::BlockFamilies& f,
   }
   units.column = std::move(column);
   return units;
+}
+
+// The same units on all ranks, of the views of one. column: of the views of all
+// ranks, of which this one has num_own from first_own on. Ranks may have the
+// same views.
+inline CoarseUnits MakeUnitsOfRank(const kernels::BlockFamilies& f,
+                                   const std::vector<unsigned char>& varies,
+                                   int32_t columns,
+                                   const std::vector<int32_t>& column,
+                                   int64_t first_own,
+                                   int64_t num_own) {
+  const auto at = [&](int64_t view) { return column.begin() + columns * view; };
+  std::vector<int64_t> order(column.size() / static_cast<size_t>(columns));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return std::lexicographical_compare(at(a), at(a + 1), at(b), at(b + 1));
+  });
+  std::vector<int64_t> first(order.size());  // the first view like each
+  for (size_t i = 0; i < order.size(); ++i) {
+    const bool is_like =
+        i > 0 && std::equal(at(order[i]), at(order[i] + 1), at(order[i - 1]));
+    first[order[i]] = is_like ? first[order[i - 1]] : order[i];
+  }
+  std::vector<int32_t> of_first;
+  std::vector<int32_t> number(order.size());  // among the first
+  int32_t num_first = 0;
+  for (size_t v = 0; v < first.size(); ++v) {
+    if (first[v] == static_cast<int64_t>(v)) {
+      number[v] = num_first++;
+      of_first.insert(of_first.end(), at(first[v]), at(first[v] + 1));
+    }
+  }
+  CoarseUnits all = MakeUnits(f, varies, columns, std::move(of_first));
+  CoarseUnits own = all;
+  own.of_view.clear();
+  own.column.clear();
+  own.first_column.clear();
+  for (int64_t v = first_own; v < first_own + num_own; ++v) {
+    const int32_t from = number[first[v]];
+    own.of_view.push_back(all.of_view[from]);
+    for (int32_t i = 0; i < columns; ++i) {
+      const auto place = static_cast<size_t>(int64_t{columns} * from + i);
+      own.column.push_back(all.column[place]);
+      own.first_column.push_back(first[v] == v ? all.first_column[place] : -1);
+    }
+  }
+  return own;
 }
 
 }  // namespace ceres_ext::solver
