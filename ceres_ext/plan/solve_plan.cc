@@ -310,18 +310,6 @@ void ChooseCoarse(const PlanRequest& request,
   plan->step.coarse_after =
       asked == PRECONDITIONER_TWO_LEVEL ? 0 : cost.setup / kPart;
   plan->step.coarse_again = cost.step;
-  if (!is_given && !plan->on_device &&
-      request.options.communicator == nullptr) {
-    // The valley in which a solve ends depends on how accurate its first steps
-    // are, and by a second level accurate ones cost little. With these values
-    // 15 problems of 100,000 observations end within 1.0001 of the best of four
-    // solvers, where five of twelve ended up to 1.027 times as high
-    // (docs/measurements/preconditioners.md). A device was not measured.
-    constexpr double kAccurate = 1e-2;
-    plan->step.coarse_after = 0;
-    plan->step.num_first_steps = 0;
-    plan->most_q_tolerance = kAccurate;
-  }
 }
 
 // Sets `recomputed`. False, with *refusal, where it is asked for and can't be.
