@@ -19,14 +19,14 @@ struct MachineRates {
   // (docs/measurements/gpu.md).
   double bytes_per_second = 4.24e12;
   // From one launch to the next of kernels that do nothing.
-  double launch_seconds = 2.5e-6;
+  double launch_seconds = 4.8e-6;
   // Fused products of all multiprocessors: 128 of float and 64 of double in
   // each of 132 a cycle of 1.98 GHz.
   double float_fmas_per_second = 3.3e13;
   double double_fmas_per_second = 1.65e13;
   // Values of a stored Jacobian in the caches, by one thread
   // (host_rates.h).
-  double host_values_per_second = 1.8e9;
+  double host_values_per_second = 1.34e9;
   // Host memory, read by all processors together; 0: no limit is known.
   double host_bytes_per_second = 0.0;
 };
