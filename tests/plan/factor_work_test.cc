@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ceres_ext/plan/device_choice.h"
+#include "cuda_kernels/base/machine_rates.h"
 #include "cuda_kernels/machine/host_cholesky.h"
 #include "gtest/gtest.h"
 
@@ -124,9 +125,12 @@ TEST(FactorWork, ExactStepsOfAPathAreCheap) {
   work.num_factorized_columns = 7500;
   work.num_coupling_products = 81.0 * 12500.0;
   work.has_pairs = true;
-  const double without = EstimateExactStepCost(work, /*on_device=*/false).step;
+  const kernels::MachineRates rates;
+  const double without =
+      EstimateExactStepCost(work, rates, /*on_device=*/false).step;
   work.factor = CountFactorWork(pattern);
-  const double with = EstimateExactStepCost(work, /*on_device=*/false).step;
+  const double with =
+      EstimateExactStepCost(work, rates, /*on_device=*/false).step;
   EXPECT_GT(without, 300.0);
   EXPECT_LT(with, 40.0);
   // In a bad order the sparse factor, which has an order of its own, is taken.
