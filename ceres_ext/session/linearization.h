@@ -12,6 +12,7 @@
 #define CERES_EXT_SESSION_LINEARIZATION_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -26,16 +27,36 @@ namespace ceres_ext {
 template <typename Machine>
 class Linearization {
  public:
-  // Takes the parts. *problem outlives the object.
+  // Takes the parts. *problem outlives the object. evaluate_again writes the
+  // parts as the last evaluation did.
   Linearization(const MachineProblem<Machine>* problem,
-                std::vector<std::unique_ptr<BatchJacobian>> parts)
-      : problem_(problem), parts_(std::move(parts)) {}
+                std::vector<std::unique_ptr<BatchJacobian>> parts,
+                std::function<kernels::Status()> evaluate_again)
+      : problem_(problem),
+        parts_(std::move(parts)),
+        evaluate_again_(std::move(evaluate_again)) {}
 
   // The last evaluation of the Jacobian: the cost, and the number of
   // evaluations.
   void NoteEvaluation(double cost) {
     cost_ = cost;
     ++num_evaluations_;
+    scale_ = nullptr;
+    is_lent_ = false;
+  }
+  // The parts are about to hold a Jacobian that is no linearization, for its
+  // gradient alone. Restore, which all that reads or scales J does first, takes
+  // them back.
+  void Lend() { is_lent_ = true; }
+  // Evaluates J again if its parts were lent, at the state and with the scale of
+  // before, which the caller has left as they were.
+  kernels::Status Restore() const {
+    if (!is_lent_) {
+      return {};
+    }
+    is_lent_ = false;
+    CERES_EXT_RETURN_IF_ERROR(evaluate_again_());
+    return scale_ == nullptr ? kernels::Status() : Scale(scale_);
   }
   double cost() const { return cost_; }
   int num_evaluations() const { return num_evaluations_; }
@@ -53,6 +74,7 @@ class Linearization {
 
   // y += J x
   kernels::Status RightMultiplyAndAccumulate(const double* x, double* y) const {
+    CERES_EXT_RETURN_IF_ERROR(Restore());
     CERES_EXT_RETURN_IF_ERROR(problem_->Gather(x, 0.0, e(), f()));
     return ForEachPart([&](BatchJacobian* part, int64_t begin) {
       return part->batch()->RightMultiply(
@@ -61,6 +83,7 @@ class Linearization {
   }
   // x += J' y
   kernels::Status LeftMultiplyAndAccumulate(const double* y, double* x) const {
+    CERES_EXT_RETURN_IF_ERROR(Restore());
     CERES_EXT_RETURN_IF_ERROR(problem_->Gather(x, 0.0, e(), f()));
     if (problem_->ranks() != nullptr && !problem_->ranks()->is_first()) {
       // One rank has x of F.
@@ -76,6 +99,7 @@ class Linearization {
   }
   // x = the diagonal of J'J
   kernels::Status SquaredColumnNorms(double* x) const {
+    CERES_EXT_RETURN_IF_ERROR(Restore());
     CERES_EXT_RETURN_IF_ERROR(problem_->SetSharedToZero(e(), f()));
     CERES_EXT_RETURN_IF_ERROR(
         ForEachPart([&](BatchJacobian* part, int64_t /*begin*/) {
@@ -84,20 +108,25 @@ class Linearization {
     CERES_EXT_RETURN_IF_ERROR(problem_->SumOverRanks(f()));
     return problem_->Scatter(e(), f(), x);
   }
-  // J = J diag(scale)
+  // J = J diag(scale), at most once an evaluation. Restore reads *scale.
   kernels::Status ScaleColumns(const double* scale) {
-    CERES_EXT_RETURN_IF_ERROR(problem_->Gather(scale, 1.0, e(), f()));
-    return ForEachPart([&](BatchJacobian* part, int64_t /*begin*/) {
-      return part->ScaleColumns(e(), f());
-    });
+    CERES_EXT_RETURN_IF_ERROR(Restore());
+    scale_ = scale;
+    return Scale(scale);
   }
   kernels::Status SetZero() {
+    is_lent_ = false;
     return ForEachPart(
         [](BatchJacobian* part, int64_t /*begin*/) { return part->SetZero(); });
   }
   // Calls visit(row, column, value) for every value outside the padding, by
   // ascending row.
   kernels::Status ForEachValue(const BatchJacobian::Visit& visit) const {
+    CERES_EXT_RETURN_IF_ERROR(Restore());
+    return ForEachEntry(visit);
+  }
+  // The same, where the values do not matter: they may be of a lent J.
+  kernels::Status ForEachEntry(const BatchJacobian::Visit& visit) const {
     return ForEachPart([&](BatchJacobian* part, int64_t begin) {
       return part->ForEachValue([&](int64_t row, int column, double value) {
         visit(begin + row, column, value);
@@ -106,6 +135,12 @@ class Linearization {
   }
 
  private:
+  kernels::Status Scale(const double* scale) const {
+    CERES_EXT_RETURN_IF_ERROR(problem_->Gather(scale, 1.0, e(), f()));
+    return ForEachPart([&](BatchJacobian* part, int64_t /*begin*/) {
+      return part->ScaleColumns(e(), f());
+    });
+  }
   // Calls fn(part, first of its rows) in order, until one fails.
   template <typename Function>
   kernels::Status ForEachPart(Function&& fn) const {
@@ -122,6 +157,9 @@ class Linearization {
 
   const MachineProblem<Machine>* problem_;
   std::vector<std::unique_ptr<BatchJacobian>> parts_;
+  const std::function<kernels::Status()> evaluate_again_;
+  const double* scale_ = nullptr;  // of the last evaluation; null: one
+  mutable bool is_lent_ = false;
   double cost_ = 0.0;
   int num_evaluations_ = 0;
 };

@@ -75,16 +75,28 @@ class ProblemEvaluator {
     return {};
   }
 
+  // Makes the problem's Jacobian. A gradient without one is computed in its
+  // memory, so that the Jacobian is evaluated again if it is asked for after
+  // that: by a search along a step that is then rejected. The state and the
+  // residuals of its evaluation are there until then.
   kernels::Status CreateLinearization(
-      std::unique_ptr<Linearization<Machine>>* linearization) const {
+      std::unique_ptr<Linearization<Machine>>* linearization) {
     std::vector<std::unique_ptr<BatchJacobian>> parts(rows_.size());
     for (size_t i = 0; i < rows_.size(); ++i) {
       CERES_EXT_RETURN_IF_ERROR(rows_[i]->CreateJacobian(&parts[i]));
     }
-    *linearization =
-        std::make_unique<Linearization<Machine>>(problem_, std::move(parts));
+    *linearization = std::make_unique<Linearization<Machine>>(
+        problem_, std::move(parts), [this] {
+          double cost = 0.0;
+          return EvaluateInto(
+              linearization_, of_linearization_, /*scatters=*/false, &cost);
+        });
+    linearization_ = linearization->get();
     return {};
   }
+  // Residuals that an evaluation may write where it has no memory of its own for
+  // those that are needed but not requested.
+  void BorrowResiduals(double* residuals) { borrowed_residuals_ = residuals; }
 
   // Rows that the host evaluates.
   int64_t num_host_rows() const {
@@ -110,42 +122,19 @@ class ProblemEvaluator {
   // is then what has been written.
   kernels::Status Evaluate(const EvaluationWanted<Machine>& wanted,
                            double* cost) {
-    const bool want_jacobian =
-        wanted.gradient != nullptr || wanted.jacobian != nullptr;
-    kernels::Status status = PrepareHostState(wanted, want_jacobian);
-    const CurrentMachine<Machine> current(machine());
-    CERES_EXT_RETURN_IF_ERROR(current.status());
     Linearization<Machine>* jacobian = wanted.jacobian;
-    if (status.ok() && want_jacobian && jacobian == nullptr) {
-      status = ReserveGradient();
-      jacobian = scratch_jacobian_.get();
+    if (jacobian == nullptr && wanted.gradient != nullptr) {
+      jacobian = linearization_;
+      jacobian->Lend();
     }
-    if (status.ok()) {
-      status = EvaluateRows(wanted, jacobian);
-    }
-    if (problem_->ranks() == nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(status);
-      CERES_EXT_RETURN_IF_ERROR(ScatterGradient(wanted));
-      CERES_EXT_RETURN_IF_ERROR(Finish(cost));
-    } else {
-      // A failure on one rank is one on all.
-      status = status.ok() ? Finish(cost) : status;
-      CERES_EXT_RETURN_IF_ERROR(problem_->ranks()->Agree(status));
-      CERES_EXT_RETURN_IF_ERROR(problem_->ranks()->SumOnHost(1, cost));
-      CERES_EXT_RETURN_IF_ERROR(ScatterGradient(wanted));
-    }
-    if (jacobian != nullptr) {
-      jacobian->NoteEvaluation(*cost);
+    CERES_EXT_RETURN_IF_ERROR(
+        EvaluateInto(jacobian, wanted, /*scatters=*/true, cost));
+    if (wanted.jacobian != nullptr) {
+      wanted.jacobian->NoteEvaluation(*cost);
+      of_linearization_ = wanted;
+      of_linearization_.is_new_point = true;
     }
     return {};
-  }
-
-  // Takes the memory of a gradient without a Jacobian, which is otherwise taken
-  // when it is first asked for.
-  kernels::Status ReserveGradient() {
-    return scratch_jacobian_ == nullptr
-               ? CreateLinearization(&scratch_jacobian_)
-               : kernels::Status();
   }
 
   // state_plus_delta = state (+) delta, projected onto the bounds.
@@ -181,6 +170,31 @@ class ProblemEvaluator {
   enum class PlusBy { kSum, kBlocks, kProgram };
 
   Machine* machine() const { return problem_->machine(); }
+
+  // jacobian: null if neither it nor a gradient is wanted. scatters: the
+  // gradient leaves the families.
+  kernels::Status EvaluateInto(Linearization<Machine>* jacobian,
+                               const EvaluationWanted<Machine>& wanted,
+                               bool scatters,
+                               double* cost) {
+    kernels::Status status = PrepareHostState(wanted, jacobian != nullptr);
+    const CurrentMachine<Machine> current(machine());
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    if (status.ok()) {
+      status = EvaluateRows(wanted, jacobian);
+    }
+    double* const gradient = scatters ? wanted.gradient : nullptr;
+    if (problem_->ranks() == nullptr) {
+      CERES_EXT_RETURN_IF_ERROR(status);
+      CERES_EXT_RETURN_IF_ERROR(ScatterGradient(gradient));
+      return Finish(cost);
+    }
+    // A failure on one rank is one on all.
+    status = status.ok() ? Finish(cost) : status;
+    CERES_EXT_RETURN_IF_ERROR(problem_->ranks()->Agree(status));
+    CERES_EXT_RETURN_IF_ERROR(problem_->ranks()->SumOnHost(1, cost));
+    return ScatterGradient(gradient);
+  }
 
   // If there are manifolds, the host's program does all of it on the host,
   // bounds included. Without any, a sum of vectors does not read its objects.
@@ -300,17 +314,18 @@ class ProblemEvaluator {
       CERES_EXT_RETURN_IF_ERROR(
           problem_->SetSharedToZero(request.e_gradient, request.f_gradient));
     }
-    if (jacobian != nullptr && wanted.residuals == nullptr) {
-      // No step of the trust-region loop asks for this.
+    double* scratch = scratch_residuals_.size() > 0 ? scratch_residuals_.data()
+                                                    : borrowed_residuals_;
+    if (jacobian != nullptr && wanted.residuals == nullptr &&
+        scratch == nullptr) {
       CERES_EXT_RETURN_IF_ERROR(AllocateScratch());
+      scratch = scratch_residuals_.data();
     }
     int64_t begin = 0;
     for (size_t i = 0; i < rows_.size(); ++i) {
       request.residuals =
           wanted.residuals == nullptr ? nullptr : wanted.residuals + begin;
-      request.scratch_residuals = scratch_residuals_.size() == 0
-                                      ? nullptr
-                                      : scratch_residuals_.data() + begin;
+      request.scratch_residuals = scratch == nullptr ? nullptr : scratch + begin;
       request.jacobian =
           jacobian == nullptr ? nullptr : jacobian->part(static_cast<int>(i));
       CERES_EXT_RETURN_IF_ERROR(rows_[i]->Evaluate(request));
@@ -319,14 +334,14 @@ class ProblemEvaluator {
     return {};
   }
 
-  // From the families into the gradient, if it is wanted.
-  kernels::Status ScatterGradient(const EvaluationWanted<Machine>& wanted) {
-    if (wanted.gradient == nullptr) {
+  // From the families into the gradient, if it is not null.
+  kernels::Status ScatterGradient(double* gradient) {
+    if (gradient == nullptr) {
       return {};
     }
     const auto working = problem_->working();
     CERES_EXT_RETURN_IF_ERROR(problem_->SumOverRanks(working.f));
-    return problem_->Scatter(working.e, working.f, wanted.gradient);
+    return problem_->Scatter(working.e, working.f, gradient);
   }
 
   // Reads the evaluations.
@@ -396,8 +411,10 @@ class ProblemEvaluator {
   Buffer scratch_residuals_;
   // The state, where it isn't on the host.
   kernels::HostBuffer<double> host_state_;
-  // For gradients without a Jacobian (line search); made when first asked for.
-  std::unique_ptr<Linearization<Machine>> scratch_jacobian_;
+  double* borrowed_residuals_ = nullptr;
+  // Of the problem, and its last evaluation.
+  Linearization<Machine>* linearization_ = nullptr;
+  EvaluationWanted<Machine> of_linearization_;
 };
 
 }  // namespace ceres_ext

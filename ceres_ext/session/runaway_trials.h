@@ -6,6 +6,7 @@
 // the loop, so a solve without such a step does nothing here.
 //
 //   RunawayTrials<Machine> trials;
+//   trials.BorrowResiduals(scratch);
 //   trials.NoteState(residuals, cost);  // where the Jacobian was evaluated
 //   Status status = trials.NoteTrial(wanted, is_finite, cost, &evaluator, ...);
 //   status = trials.FindWorst(5, linearization, problem, values_at, &worst);
@@ -33,6 +34,9 @@ namespace ceres_ext {
 template <typename Machine>
 class RunawayTrials {
  public:
+  // Where residuals of trials may be written; null: trials are not looked at.
+  void BorrowResiduals(double* residuals) { trial_ = residuals; }
+
   // residuals: on the machine, as they are until the next call.
   void NoteState(const double* residuals, double cost) {
     residuals_ = residuals;
@@ -52,7 +56,8 @@ class RunawayTrials {
                             ProblemEvaluator<Machine>* evaluator,
                             const MachineProblem<Machine>& problem,
                             Summary* record) {
-    if (residuals_ == nullptr || (is_finite && cost <= kMostCost * cost_)) {
+    if (residuals_ == nullptr || trial_ == nullptr ||
+        (is_finite && cost <= kMostCost * cost_)) {
       return {};
     }
     num_careful_steps_ = kCarefulSteps;
@@ -60,7 +65,7 @@ class RunawayTrials {
     const CurrentMachine<Machine> current(machine);
     CERES_EXT_RETURN_IF_ERROR(current.status());
     const int64_t n = problem.num_residuals();
-    const kernels::Status has_room = Allocate(n, machine);
+    const kernels::Status has_room = Allocate(machine);
     if (!has_room.ok()) {
       return has_room.code == kernels::StatusCode::kOutOfMemory
                  ? kernels::Status()
@@ -68,37 +73,45 @@ class RunawayTrials {
     }
     // Residuals of a cost function that fails stay NaN. Ceres also leaves out
     // rows behind one that fails, so these stay as they were.
-    CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::CopyParams{n, residuals_, before_.data()}, machine));
     if (evaluator->num_host_rows() > 0) {
       CERES_EXT_RETURN_IF_ERROR(
-          Run(kernels::CopyParams{n, residuals_, trial_.data()}, machine));
+          Run(kernels::CopyParams{n, residuals_, trial_}, machine));
     } else {
       CERES_EXT_RETURN_IF_ERROR(Run(
           kernels::SetConstantParams{
-              n, std::numeric_limits<double>::quiet_NaN(), trial_.data()},
+              n, std::numeric_limits<double>::quiet_NaN(), trial_},
           machine));
     }
     EvaluationWanted<Machine> wanted = of_trial;
     wanted.is_new_point = false;
-    wanted.residuals = trial_.data();
+    wanted.residuals = trial_;
     double ignored = 0.0;
     kernels::Status status = evaluator->Evaluate(wanted, &ignored);
     if (!status.ok() && status.code != kernels::StatusCode::kNumericalFailure) {
       return status;
     }
-    mean_square_ = 2.0 * cost_ / static_cast<double>(n);
+    const double mean_square = 2.0 * cost_ / static_cast<double>(n);
     CERES_EXT_RETURN_IF_ERROR(Run(
         kernels::CountGrownParams{
-            n, before_.data(), trial_.data(), mean_square_, num_grown_.data()},
+            n, residuals_, trial_, mean_square, num_grown_.data()},
         machine));
+    CERES_EXT_RETURN_IF_ERROR(Run(kernels::FindGrownParams{kSlices,
+                                                           n,
+                                                           residuals_,
+                                                           trial_,
+                                                           mean_square,
+                                                           rows_.data(),
+                                                           value_.data(),
+                                                           trial_value_.data()},
+                                  machine));
     ++record->num_runaway_trials;
     return machine->ReadResult(num_grown_, &record->num_runaway_residuals);
   }
 
   // The residuals of the last runaway trial that cost most, at most `most`,
-  // each of another eliminated block, if it has one. values_at: the caller's
-  // values of the block at this offset of the state. Once, at the end.
+  // each of another eliminated block, if it has one. Of residuals whose numbers
+  // are a multiple of kSlices apart only the worst counts. values_at: the
+  // caller's values of the block at this offset of the state. Once, at the end.
   kernels::Status FindWorst(
       int most,
       const Linearization<Machine>& linearization,
@@ -106,52 +119,52 @@ class RunawayTrials {
       const std::function<const double*(int state_offset)>& values_at,
       std::vector<RunawayResidual>* worst) {
     worst->clear();
-    if (trial_.size() == 0) {
+    if (rows_.size() == 0) {
       return {};
     }
     Machine* const machine = problem.machine();
     const CurrentMachine<Machine> current(machine);
     CERES_EXT_RETURN_IF_ERROR(current.status());
-    const int64_t n = problem.num_residuals();
-    std::vector<double> before(static_cast<size_t>(n));
-    std::vector<double> trial(static_cast<size_t>(n));
+    std::vector<int64_t> row(kSlices);
+    std::vector<double> value(kSlices);
+    std::vector<double> trial(kSlices);
     CERES_EXT_RETURN_IF_ERROR(
-        machine->Download(n, before_.data(), before.data()));
+        machine->Download(kSlices, rows_.data(), row.data()));
     CERES_EXT_RETURN_IF_ERROR(
-        machine->Download(n, trial_.data(), trial.data()));
-    // Several residuals of each block are among these.
-    constexpr int64_t kCandidates = 64;
-    std::vector<int64_t> rows;
-    for (int64_t i = 0; i < n; ++i) {
-      if (kernels::CountGrownParams::HasGrown(
-              before[i], trial[i], mean_square_)) {
-        rows.push_back(i);
+        machine->Download(kSlices, value_.data(), value.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine->Download(kSlices, trial_value_.data(), trial.data()));
+    std::vector<int> slices;
+    for (int i = 0; i < kSlices; ++i) {
+      if (row[i] >= 0) {
+        slices.push_back(i);
       }
     }
-    const auto size = [&](int64_t i) {
-      return std::isfinite(trial[i]) ? std::abs(trial[i])
-                                     : std::numeric_limits<double>::infinity();
+    const auto size = [&](int i) {
+      return kernels::FindGrownParams::Size(trial[i]);
     };
-    std::stable_sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) {
-      return size(a) > size(b);
+    std::sort(slices.begin(), slices.end(), [&](int a, int b) {
+      return size(a) != size(b) ? size(a) > size(b) : row[a] < row[b];
     });
-    rows.resize(std::min<size_t>(rows.size(), kCandidates));
+    // Several residuals of each block are among these.
+    constexpr int64_t kCandidates = 64;
+    slices.resize(std::min<size_t>(slices.size(), kCandidates));
     std::map<int64_t, std::vector<int>> columns;
-    for (const int64_t i : rows) {
-      columns[i];
+    for (const int i : slices) {
+      columns[row[i]];
     }
-    CERES_EXT_RETURN_IF_ERROR(linearization.ForEachValue(
-        [&](int64_t row, int column, double /*value*/) {
-          const auto found = columns.find(row);
+    CERES_EXT_RETURN_IF_ERROR(linearization.ForEachEntry(
+        [&](int64_t at, int column, double /*value*/) {
+          const auto found = columns.find(at);
           if (found != columns.end()) {
             found->second.push_back(column);
           }
         }));
-    for (const int64_t i : rows) {
+    for (const int i : slices) {
       RunawayResidual residual;
-      residual.value = before[i];
+      residual.value = value[i];
       residual.trial = trial[i];
-      AddBlocks(columns[i], problem, values_at, &residual.blocks);
+      AddBlocks(columns[row[i]], problem, values_at, &residual.blocks);
       const bool is_new = std::none_of(
           worst->begin(), worst->end(), [&](const RunawayResidual& other) {
             return !other.blocks.empty() && !residual.blocks.empty() &&
@@ -173,13 +186,18 @@ class RunawayTrials {
   static constexpr double kMostCost = 10.0;
   static constexpr int kCarefulSteps = 10;
 
-  kernels::Status Allocate(int64_t n, Machine* machine) {
-    if (trial_.size() > 0) {
+  // Enough that neighbours, which are of the same block, and most others are in
+  // different ones.
+  static constexpr int kSlices = 8192;
+
+  kernels::Status Allocate(Machine* machine) {
+    if (rows_.size() > 0) {
       return {};
     }
     CERES_EXT_RETURN_IF_ERROR(machine->AllocateResult(&num_grown_));
-    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(n, &before_));
-    return machine->Allocate(n, &trial_);
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(kSlices, &value_));
+    CERES_EXT_RETURN_IF_ERROR(machine->Allocate(kSlices, &trial_value_));
+    return machine->Allocate(kSlices, &rows_);
   }
 
   static void AddBlocks(
@@ -210,11 +228,13 @@ class RunawayTrials {
 
   const double* residuals_ = nullptr;
   double cost_ = 0.0;
-  double mean_square_ = 0.0;
   int num_careful_steps_ = 0;
-  // Residuals before and in the last runaway trial. Empty: there was none.
-  Buffer<double> before_;
-  Buffer<double> trial_;
+  double* trial_ = nullptr;
+  // Of the worst residual of each slice in the last runaway trial: its row, or
+  // -1, and its value before and in it. Empty: there was none.
+  Buffer<int64_t> rows_;
+  Buffer<double> value_;
+  Buffer<double> trial_value_;
   typename Machine::template Result<int64_t> num_grown_;
 };
 

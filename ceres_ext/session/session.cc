@@ -132,9 +132,6 @@ Status Session<Machine>::CheckMemory(const SolvePlan& plan,
       Parts parts;
       CERES_EXT_RETURN_IF_ERROR(
           SetupRest(counted, setup, forms, structure, &ignored, &parts));
-      if (setup.may_want_gradient) {
-        CERES_EXT_RETURN_IF_ERROR(parts.evaluator.ReserveGradient());
-      }
       num_bytes = machine_->bytes();
       if (setup.caller_bytes) {
         num_bytes += setup.caller_bytes(parts.ScratchResiduals() != nullptr);
@@ -319,6 +316,7 @@ Status Session<Machine>::Step(const StepWanted& wanted,
                               solver::StepSummary* summary) {
   const CurrentMachine<Machine> current(machine_);
   CERES_EXT_RETURN_IF_ERROR(current.status());
+  CERES_EXT_RETURN_IF_ERROR(parts_.linearization->Restore());
   if (!has_stepped_) {
     has_stepped_ = true;
     CERES_EXT_RETURN_IF_ERROR(FindDegenerateBlocks());

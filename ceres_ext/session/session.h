@@ -51,9 +51,6 @@ struct SessionSetup {
   HostProgram* host_program = nullptr;
   // False: there is no Step, and no memory for one.
   bool has_steps = true;
-  // True: a gradient without a Jacobian may be asked for, and its memory is
-  // counted.
-  bool may_want_gradient = false;
   // For a sparse Schur complement that the host factorises; null if there is no
   // library for that.
   std::shared_ptr<solver::SparseFactorization> sparse_factorization;
@@ -153,6 +150,11 @@ class Session {
   const CallerState* caller_state() const { return caller_state_; }
   // Memory for all residuals that an evaluation or a step may use; null: none.
   double* scratch_residuals() { return parts_.ScratchResiduals(); }
+  // Memory for all residuals that nobody else uses while an evaluation runs.
+  void BorrowResiduals(double* residuals) {
+    parts_.evaluator.BorrowResiduals(residuals);
+    runaway_trials_.BorrowResiduals(residuals);
+  }
   bool IsAlive() const { return kept_->IsAlive(); }
   // True if blocks of the Jacobian are float.
   bool has_float_blocks() const { return has_float_blocks_; }

@@ -52,6 +52,8 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     int num_residuals = 0;
     // The loop keeps the best x in a vector of its own.
     bool keeps_best = true;
+    // No step raises the cost, so x is the best x.
+    bool is_monotonic = false;
     // It searches along its steps, which takes the gradient beside them.
     bool searches = false;
     // The strategy is DOGLEG, and its type is SUBSPACE_DOGLEG.
@@ -104,6 +106,10 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     return {};
   }
 
+  // The model's residuals, which are free except from a step to its
+  // ModelCostChange.
+  double* model_residuals() const { return memories_[kModelResiduals].data; }
+
   // The caller's memory is not memory of Ceres.
   bool IsHost() const final {
     return kIsHost<Machine> && caller_state_ == nullptr;
@@ -150,7 +156,9 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     });
   }
   void Copy(int n, const double* x, double* y) final {
-    Run(kernels::CopyParams{n, x, y});
+    if (x != y) {
+      Run(kernels::CopyParams{n, x, y});
+    }
   }
   void SetZero(int n, double* x) final {
     Run(kernels::SetConstantParams{n, 0.0, x});
@@ -400,7 +408,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
                                     {step},
                                     {residuals},
                                     {residuals, /*is_scratch=*/true},
-                                    {sizes.keeps_best ? x : 0},
+                                    {KeepsBest(sizes, shares) ? x : 0},
                                     {sizes.is_dogleg ? step : 0},
                                     {sizes.is_dogleg ? step : 0},
                                     {sizes.is_subspace ? step : 0},
@@ -413,9 +421,13 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     }
     return memories;
   }
+  static bool KeepsBest(const Sizes& sizes, bool shares) {
+    return sizes.keeps_best && !(shares && sizes.is_monotonic);
+  }
   bool Shares() const { return !IsHost(); }
   // In the order in which the loop asks: TrustRegionMinimizer::Init, then
   // ComputeStep of the strategy. Vectors that share memory:
+  //   x                     x; the best x, where no step raises the cost
   //   candidate             candidate; the projected gradient step, which is
   //                         read where it is made
   //   step                  step; gradient, until it is negated, unless the
@@ -429,7 +441,7 @@ class LoopVectors final : public ceres::internal::TrustRegionVectors {
     const bool shares = Shares();
     std::vector<Place> order = {kX};
     if (sizes.keeps_best) {
-      order.push_back(kBest);
+      order.push_back(KeepsBest(sizes, shares) ? kBest : kX);
     }
     order.insert(order.end(),
                  {kResiduals,

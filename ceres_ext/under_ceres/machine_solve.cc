@@ -36,6 +36,7 @@ class MachineSolveImpl final : public MachineSolve {
     sizes.num_effective_parameters = structure->num_columns;
     sizes.num_residuals = structure->num_residuals;
     sizes.keeps_best = plan.keeps_best;
+    sizes.is_monotonic = !pp->options.use_nonmonotonic_steps;
     sizes.searches = structure->is_constrained &&
                      pp->options.max_num_line_search_step_size_iterations > 0;
     sizes.is_dogleg = pp->options.trust_region_strategy_type == ceres::DOGLEG;
@@ -45,9 +46,6 @@ class MachineSolveImpl final : public MachineSolve {
     sizes.own_effective_parameters = structure->own_columns;
     SessionSetup setup;
     setup.communicator = plan.communicator;
-    setup.may_want_gradient =
-        sizes.searches &&
-        pp->options.line_search_interpolation_type == ceres::CUBIC;
     setup.caller_bytes = [sizes](bool has_scratch) {
       return Vectors::NumBytes(sizes, /*shares=*/true, has_scratch);
     };
@@ -85,6 +83,7 @@ class MachineSolveImpl final : public MachineSolve {
       CERES_EXT_RETURN_IF_ERROR(current.status());
       CERES_EXT_RETURN_IF_ERROR(
           vectors->Setup(sizes, session_.scratch_residuals()));
+      session_.BorrowResiduals(vectors->model_residuals());
     }
     session_.FinishSetup();
     objects->evaluator = std::move(evaluator);

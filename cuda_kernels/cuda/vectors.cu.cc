@@ -202,6 +202,7 @@ CERES_EXT_RUN(StepNormsParams)
 CERES_EXT_RUN(ModelCostChangeParams)
 CERES_EXT_RUN(DirectionalDerivativeParams)
 CERES_EXT_RUN(CountGrownParams)
+CERES_EXT_RUN(FindGrownParams)
 // ops/block_table.h
 CERES_EXT_RUN(GatherTangentParams)
 CERES_EXT_RUN(ScatterTangentParams)

@@ -365,6 +365,38 @@ struct CountGrownParams {
   }
 };
 
+// Of the elements i, i + n, i + 2 n, ... below num_values that have grown
+// (CountGrownParams), the one where y is largest, and the first of several: its
+// number, x and y. The number is -1 if none has grown. Elements that are not
+// finite are the largest.
+struct FindGrownParams {
+  int64_t n = 0;
+  int64_t num_values = 0;
+  const double* x = nullptr;
+  const double* y = nullptr;
+  double mean_square = 0.0;
+  int64_t* number = nullptr;
+  double* x_there = nullptr;
+  double* y_there = nullptr;
+
+  // Of an element that has grown.
+  CERES_EXT_HOST_DEVICE static double Size(double y) {
+    return fabs(y) < INFINITY ? fabs(y) : INFINITY;
+  }
+  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
+    int64_t worst = -1;
+    for (int64_t k = i; k < num_values; k += n) {
+      if (CountGrownParams::HasGrown(x[k], y[k], mean_square) &&
+          (worst < 0 || Size(y[k]) > Size(y[worst]))) {
+        worst = k;
+      }
+    }
+    number[i] = worst;
+    x_there[i] = worst < 0 ? 0.0 : x[worst];
+    y_there[i] = worst < 0 ? 0.0 : y[worst];
+  }
+};
+
 }  // namespace ceres_ext::kernels
 
 #endif  // CERES_EXT_CUDA_KERNELS_OPS_VECTORS_H_

@@ -721,6 +721,60 @@ TEST_F(VectorsTest, ElementsByHand) {
   EXPECT_THAT(Download(z), ElementsAre(1e302, 1e302, 1e302, 1e302));
 }
 
+// Against a scan of all elements: of each slice the first of the largest that
+// have grown, among which are equals, infinities and NaN.
+TEST_F(VectorsTest, FindGrown) {
+  std::mt19937 generator(7);
+  for (const int64_t size : kVectorSizes) {
+    const Doubles x = RandomVector(size, 3);
+    Doubles y = x;
+    const Doubles large = {2e4, -2e4, 3e4, kInfinity, -kInfinity, std::nan("")};
+    for (double& value : y) {
+      if (generator() % 4 == 0) {
+        value = large[generator() % large.size()];
+      }
+    }
+    for (const int64_t n : {int64_t{1}, int64_t{7}, size + 1}) {
+      auto number = Poisoned<int64_t>(n);
+      auto x_there = Poisoned<double>(n);
+      auto y_there = Poisoned<double>(n);
+      const auto on_x = Upload(x);
+      const auto on_y = Upload(y);
+      RunOk(FindGrownParams{n,
+                            size,
+                            on_x.data(),
+                            on_y.data(),
+                            4.0,
+                            number.data(),
+                            x_there.data(),
+                            y_there.data()});
+      const auto numbers = Download(number);
+      const Doubles xs = Download(x_there);
+      const Doubles ys = Download(y_there);
+      for (int64_t slice = 0; slice < n; ++slice) {
+        std::vector<int64_t> grown;
+        for (int64_t k = slice; k < size; k += n) {
+          if (!(std::abs(y[k]) <= 1e3 * std::max(2.0, std::abs(x[k])))) {
+            grown.push_back(k);
+          }
+        }
+        const auto is_smaller = [&](int64_t a, int64_t b) {
+          const bool is_finite = std::isfinite(y[a]);
+          return is_finite && (!std::isfinite(y[b]) ||
+                               std::abs(y[a]) < std::abs(y[b]));
+        };
+        const auto worst =
+            std::max_element(grown.begin(), grown.end(), is_smaller);
+        ASSERT_EQ(numbers[slice], grown.empty() ? -1 : *worst);
+        if (!grown.empty()) {
+          EXPECT_EQ(xs[slice], x[*worst]);
+          EXPECT_EQ(std::memcmp(&ys[slice], &y[*worst], sizeof(double)), 0);
+        }
+      }
+    }
+  }
+}
+
 // The bounds by hand: with the mean square 4, an element of at most 2 has grown
 // above 2000, and one of 3 above 3000.
 TEST_F(VectorsTest, CountGrown) {

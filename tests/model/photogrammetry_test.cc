@@ -493,28 +493,34 @@ Vector ReferencePixel(const Vector& in_camera,
          Vector(Eigen::Map<const Eigen::Vector2d>(observed).cast<Real>());
 }
 
+// A camera sees a point that a rotation has turned, whatever wrote the
+// rotation: one kind of rotation has all cameras, the others have one.
 TYPED_TEST(PhotogrammetryTest, ReprojectionOfAllCameras) {
   ForEachCameraModel([&](auto camera) {
     using Camera = decltype(camera);
     using Error = ReprojectionError<Camera, TypeParam>;
-    SCOPED_TRACE(Camera::kName);
-    for (const double angle : kAngles) {
-      SCOPED_TRACE(angle);
-      Values values{
-          {this->RandomPose(angle)}, {}, this->template RandomParams<Camera>()};
-      values.point = this->PointSeen(RealPose<TypeParam>(values.poses[0]));
-      const double seen[2] = {612.25, 388.5};
-      const Reference reference = [&](const std::vector<Matrix4>& poses,
-                                      const Vector& point,
-                                      const Vector& params) {
-        return ReferencePixel<Camera>(Map(poses[0], point), params, seen);
-      };
-      ExpectAgrees<TypeParam, typename Error::BlockSizes>(
-          Error{seen[0], seen[1]},
-          values,
-          {kPoint, 0, kParams},
-          reference,
-          kPixelTolerances);
+    if constexpr (std::is_same_v<TypeParam, Quaternion> ||
+                  std::is_same_v<Camera, OpenCvCamera>) {
+      SCOPED_TRACE(Camera::kName);
+      for (const double angle : kAngles) {
+        SCOPED_TRACE(angle);
+        Values values{{this->RandomPose(angle)},
+                      {},
+                      this->template RandomParams<Camera>()};
+        values.point = this->PointSeen(RealPose<TypeParam>(values.poses[0]));
+        const double seen[2] = {612.25, 388.5};
+        const Reference reference = [&](const std::vector<Matrix4>& poses,
+                                        const Vector& point,
+                                        const Vector& params) {
+          return ReferencePixel<Camera>(Map(poses[0], point), params, seen);
+        };
+        ExpectAgrees<TypeParam, typename Error::BlockSizes>(
+            Error{seen[0], seen[1]},
+            values,
+            {kPoint, 0, kParams},
+            reference,
+            kPixelTolerances);
+      }
     }
   });
 }

@@ -299,13 +299,14 @@ TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
   constexpr int kStep = 40;
   constexpr int kResiduals = 60;
   const bool shares = !vectors_->IsHost();
-  // Without dogleg, with a traditional one, with a subspace.
-  for (int which = 0; which < 12; ++which) {
+  // Without dogleg, with a traditional one, with a subspace; all of it twice.
+  for (int which = 0; which < 24; ++which) {
     SCOPED_TRACE(which);
+    const bool is_monotonic = which / 12 > 0;
     const bool keeps_best = which % 2 == 0;
     const bool searches = which / 2 % 2 == 1;
-    const bool is_dogleg = which / 4 > 0;
-    const bool is_subspace = which / 4 > 1;
+    const bool is_dogleg = which / 4 % 3 > 0;
+    const bool is_subspace = which / 4 % 3 > 1;
     std::vector<int> sizes = {kX};
     if (keeps_best) {
       sizes.push_back(kX);
@@ -340,11 +341,15 @@ TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
     if (!searches) {
       shared.emplace_back(first + 1, first + 4);
     }
+    if (keeps_best && is_monotonic) {
+      shared.emplace_back(0, 1);
+    }
     vectors_.reset();
     SetUpVectors();
     const int64_t before = machine_->bytes();
     const LoopVectors<TestMachine>::Sizes loop = {
-        kX, kStep, kResiduals, keeps_best, searches, is_dogleg, is_subspace};
+        kX,       kStep,     kResiduals, keeps_best, is_monotonic,
+        searches, is_dogleg, is_subspace};
     ASSERT_TRUE(vectors_->Setup(loop, nullptr).ok());
     const int64_t bytes = machine_->bytes();
     // The host counts the scalars and the norms too, which a device has in

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <random>
@@ -339,6 +340,80 @@ TEST_P(BatchJacobianTest, EvaluatesAsCeresDoes) {
   ASSERT_TRUE(fixture.ours()->Evaluate(
       without_loss, fixture.state().data(), &cost, nullptr, nullptr, nullptr));
   EXPECT_NEAR(cost, stock_cost, kTolerance * stock_cost);
+}
+
+// As in a search along a step that is then rejected: a gradient alone, which is
+// computed in the memory of the Jacobian, changes neither a bit of it nor itself
+// depends on it.
+TEST_P(BatchJacobianTest, AGradientElsewhereLeavesTheJacobian) {
+  Fixture fixture(GetParam());
+  const int rows = fixture.ours()->NumResiduals();
+  const int columns = fixture.ours()->NumEffectiveParameters();
+  auto jacobian = fixture.ours()->CreateJacobian();
+  const Eigen::VectorXd step = Eigen::VectorXd::Constant(columns, 1e-3);
+  Eigen::VectorXd elsewhere(fixture.ours()->NumParameters());
+  ASSERT_TRUE(fixture.ours()->Plus(
+      fixture.state().data(), step.data(), elsewhere.data()));
+  double cost = 0.0;
+  Eigen::VectorXd residuals(rows), gradient(columns), gradient_there(columns);
+  const auto evaluate_there = [&](ceres::internal::SparseMatrix* in) {
+    ASSERT_TRUE(fixture.ours()->Evaluate(
+        elsewhere.data(), &cost, nullptr, gradient_there.data(), in));
+  };
+  evaluate_there(jacobian.get());
+  const Eigen::VectorXd expected_gradient = gradient_there;
+
+  ASSERT_TRUE(fixture.ours()->Evaluate(fixture.state().data(),
+                                       &cost,
+                                       residuals.data(),
+                                       gradient.data(),
+                                       jacobian.get()));
+  const Eigen::VectorXd scale = Eigen::VectorXd::LinSpaced(columns, 0.5, 2.0);
+  jacobian->ScaleColumns(scale.data());
+  struct Products {
+    Eigen::VectorXd right, left, norms;
+    ceres::Matrix dense;
+  };
+  const Eigen::VectorXd x = Eigen::VectorXd::LinSpaced(columns, -1.0, 1.0);
+  const Eigen::VectorXd y = Eigen::VectorXd::LinSpaced(rows, -1.0, 1.0);
+  const auto right = [&](Products* products) {
+    products->right = Eigen::VectorXd::Zero(rows);
+    jacobian->RightMultiplyAndAccumulate(x.data(), products->right.data());
+  };
+  const auto left = [&](Products* products) {
+    products->left = Eigen::VectorXd::Zero(columns);
+    jacobian->LeftMultiplyAndAccumulate(y.data(), products->left.data());
+  };
+  const auto norms = [&](Products* products) {
+    products->norms.resize(columns);
+    jacobian->SquaredColumnNorm(products->norms.data());
+  };
+  const auto dense = [&](Products* products) {
+    jacobian->ToDenseMatrix(&products->dense);
+  };
+  const std::vector<std::function<void(Products*)>> operations = {
+      right, left, norms, dense};
+  Products before;
+  for (const auto& operation : operations) {
+    operation(&before);
+  }
+  const Eigen::VectorXd residuals_before = residuals;
+  const Eigen::VectorXd gradient_before = gradient;
+  // Each of them is the first that asks for the Jacobian.
+  for (size_t first = 0; first < operations.size(); ++first) {
+    evaluate_there(nullptr);
+    EXPECT_EQ(gradient_there, expected_gradient);
+    Products after;
+    for (size_t i = 0; i < operations.size(); ++i) {
+      operations[(first + i) % operations.size()](&after);
+    }
+    EXPECT_EQ(after.right, before.right);
+    EXPECT_EQ(after.left, before.left);
+    EXPECT_EQ(after.norms, before.norms);
+    EXPECT_EQ(after.dense, before.dense);
+    EXPECT_EQ(residuals, residuals_before);
+    EXPECT_EQ(gradient, gradient_before);
+  }
 }
 
 TEST_P(BatchJacobianTest, KeepsTheSparseMatrixContract) {
