@@ -11,8 +11,8 @@ source "$ROOT/scripts/lib/ceres.sh"
 usage() {
   cat <<'USAGE'
 tests/clients/colmap.sh --model=FOLDER [--work=FOLDER] [--mirror=URL]
-                        [--settings=KEY=VALUE,...] [--cores=LIST] [--runs=N]
-                        [--mapper]
+                        [--package=FOLDER] [--settings=KEY=VALUE,...]
+                        [--cores=LIST] [--runs=N] [--mapper]
 
 Runs "colmap bundle_adjuster" of Debian 13, as it is and with its own options,
 on a model, with its own libceres and by the ceres_ext_run of this project's
@@ -36,6 +36,8 @@ clean one, COLMAP and the package that this has made.
   --work=FOLDER    where Debian 13 is or will be (default build/colmap)
   --mirror=URL     where debootstrap gets Debian from; default: the first of this
                    machine's apt sources that has it
+  --package=FOLDER has a package and a solve_observer.so of Debian 13, which this
+                   script otherwise makes (FOLDER/package of --work)
   --settings=LIST  of the plugin (default device=host)
   --cores=LIST     as taskset has it (default 0,1)
   --runs=N         of each (default 1)
@@ -45,6 +47,7 @@ USAGE
 model=""
 work="$BUILD_ROOT/colmap"
 mirror=""
+package=""
 settings=device=host
 cores=0,1
 runs=1
@@ -54,6 +57,7 @@ for argument in "$@"; do
     --model=*) model="${argument#*=}" ;;
     --work=*) work="${argument#*=}" ;;
     --mirror=*) mirror="${argument#*=}" ;;
+    --package=*) package="${argument#*=}" ;;
     --settings=*) settings="${argument#*=}" ;;
     --cores=*) cores="${argument#*=}" ;;
     --runs=*) runs="${argument#*=}" ;;
@@ -69,88 +73,18 @@ for argument in "$@"; do
   esac
 done
 [[ -d "$model" ]] || die "--model: expected a folder, found '$model'"
+[[ -z "$package" || -f "$package/solve_observer.so" ]] ||
+  die "--package: no solve_observer.so in $package"
 [[ "$runs" =~ ^[1-9][0-9]*$ ]] || die "--runs: expected a number, found $runs"
 taskset -c "$cores" true 2>/dev/null ||
   die "--cores: expected cores of this machine, found $cores"
-((EUID == 0)) || die "needs root, for chroot"
-have debootstrap || die "needs debootstrap"
-
 model=$(readlink -f "$model")
-mkdir -p "$work/log" "$CACHE"
-work=$(readlink -f "$work")
-lock "$work/.lock"
-builder="$work/builder"
+# shellcheck source=debian.sh
+source "$ROOT/tests/clients/debian.sh"
 client="$work/client"
-
-# inside ROOT COMMAND...: as root of a Debian 13. Its mounts go away with the
-# command.
-inside() {
-  local root="$1"
-  shift
-  # shellcheck disable=SC2016
-  unshare --mount --pid --fork sh -c '
-    root="$1" model="$2"
-    shift 2
-    mount -t proc proc "$root/proc" && mount --bind "$model" "$root/model" &&
-      exec chroot "$root" "$@"' sh "$root" "$model" \
-    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C \
-    DEBIAN_FRONTEND=noninteractive QT_QPA_PLATFORM=offscreen \
-    CERES_EXT_CACHE=/opt/cache ${http_proxy:+"http_proxy=$http_proxy"} "$@"
-}
-
-find_mirror() {
-  local candidate
-  for candidate in $(mirror_urls); do
-    if timeout 60 /usr/lib/apt/apt-helper -o APT::Sandbox::User=root \
-      download-file "$candidate/dists/trixie/Release" "$work/Release" \
-      >"$work/log/mirror.log" 2>&1; then
-      mirror="$candidate"
-      return
-    fi
-  done
-  die "no apt source of this machine has Debian 13; name one: --mirror=URL"
-}
-
-# make_debian ROOT [PACKAGE...]
-make_debian() {
-  local root="$1"
-  shift
-  [[ ! -e "$root/opt/complete" ]] || return 0
-  [[ -n "$mirror" ]] || find_mirror
-  rm -rf "$root"
-  say "installing Debian 13 in $root"
-  run_logged "$work/log/debootstrap.log" "debootstrap" \
-    debootstrap --variant=minbase --include=ca-certificates trixie "$root" \
-    "$mirror"
-  mkdir -p "$root/model"
-  (($# == 0)) ||
-    run_logged "$work/log/install.log" "installing $*" \
-      inside "$root" apt-get install -y --no-install-recommends "$@"
-  touch "$root/opt/complete"
-}
-make_debian "$builder"
 make_debian "$client" colmap
-
-# This tree, and the source of Ceres that it has here.
-find_ceres_source ""
-tree="$builder/opt/ceres_ext"
-mkdir -p "$tree" "$builder/opt/cache"
-cp -u "$CERES_SOURCE" "$builder/opt/cache/"
-(cd "$ROOT" && git ls-files -z | tar -c --null -T - -f -) | tar -x -C "$tree"
-say "building this library in Debian 13"
-run_logged "$work/log/setup.log" "scripts/setup" \
-  inside "$builder" /opt/ceres_ext/scripts/setup
-run_logged "$work/log/package.log" "making the package" inside "$builder" sh -c '
-  apt-get install -y --no-install-recommends dpkg-dev file &&
-    cpack -G DEB --config /opt/ceres_ext/build/host-only/CPackConfig.cmake -B /opt/package
-  cd /opt/ceres_ext && c++ -std=c++17 -O1 -fPIC -shared \
-    -isystem /usr/include/eigen3 -isystem build/ceres/include \
-    -DGLOG_CUSTOM_PREFIX_SUPPORT tests/clients/solve_observer.cc \
-    -o /opt/solve_observer.so -Lbuild/ceres/lib -lceres'
-cp "$builder"/opt/package/ceres-ext_*.deb "$builder/opt/solve_observer.so" \
-  "$client/opt/"
-run_logged "$work/log/install.log" "installing the package" \
-  inside "$client" sh -c 'apt-get install -y --reinstall /opt/ceres-ext_*.deb'
+make_package
+install_package "$client"
 inside "$client" dpkg -s libceres4t64 ceres-ext |
   sed -nE 's/^(Package|Version): //p' | paste - -
 

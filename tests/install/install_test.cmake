@@ -254,6 +254,22 @@ expect_run(0 "Ceres Ext: path FULL on host"
 file(WRITE "${WORK_DIR}/script" "#!/bin/sh\nexec '${built}/unchanged' one\n")
 file(CHMOD "${WORK_DIR}/script" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 expect_run(1 "Ceres Ext: path FULL" "is a script" "${WORK_DIR}/script")
+# The interpreter itself; python3 may be a script that starts it.
+execute_process(
+  COMMAND python3 -c "import os, sys; print(os.path.realpath(sys.executable), end='')"
+  OUTPUT_VARIABLE python3
+  ERROR_QUIET)
+if(python3)
+  # A module of Python loads its libraries when it is imported.
+  file(
+    WRITE "${WORK_DIR}/module.py"
+    "import ctypes, os, sys\n"
+    "ctypes.CDLL('libceres.so.4')\n"
+    "print(*(l.split()[-1] for l in open('/proc/self/maps') if 'libceres.so' in l))\n"
+    "sys.exit(os.environ['CERES_SOLVER_PLUGIN'] != 'ceres_ext:device=host')\n")
+  expect_run(0 "${lib}/libceres.so" "modules that .*python3[.0-9]* imports"
+             --settings=device=host "${python3}" "${WORK_DIR}/module.py")
+endif()
 expect_run(125 "^$" "does not use Ceres" "${built}/without")
 expect_run(125 "^$" "links Ceres statically" "${built}/linked_statically")
 expect_run(125 "^$" "uses libceres.so.3, and this is Ceres 2\\."
