@@ -3,7 +3,6 @@
 #include "ceres_ext/small/fit/fit_batch.h"
 
 #include <algorithm>
-#include <memory>
 
 #include "ceres_ext/blocks/loss_model.h"
 #include "ceres_ext/import/array_rows.h"
@@ -42,29 +41,15 @@ std::string FitBatch::ReadResiduals() {
     if (residuals.num_blocks == 0) {
       continue;
     }
-    std::unique_ptr<const ceres::CostFunction> owner;
-    const ceres::CostFunction* const first =
-        FirstCostFunction(residuals, &owner);
-    if (!residuals.constants_are_of_model || residuals.constants == nullptr ||
-        first == nullptr) {
-      return "cost functions are objects, and not constants of a model";
+    const BatchModel* model = nullptr;
+    const std::string reason = ReadModel(batch_->problem, residuals, &model);
+    if (!reason.empty()) {
+      return reason;
     }
-    const auto* const batchable =
-        dynamic_cast<const BatchableCostFunction*>(first);
-    if (batchable == nullptr ||
-        batchable->batch_model().version != kBatchModelVersion) {
-      return "a cost function has no model of this version";
-    }
-    const BatchModel* const model = &batchable->batch_model();
     if (model_ != nullptr && model != model_) {
       return "there are several models of residual blocks";
     }
     model_ = model;
-    if (residuals.constants_bytes != model->constants_bytes ||
-        static_cast<int>(residuals.blocks.size()) !=
-            model->num_parameter_blocks) {
-      return "the sizes of constants or parameter blocks do not fit";
-    }
     for (size_t s = 0; s < residuals.blocks.size(); ++s) {
       const int array = residuals.blocks[s].parameters;
       if (s == arrays_.size()) {
@@ -95,14 +80,6 @@ std::string FitBatch::CheckSlots() const {
   if (num_slots() > kMaxFitSlots) {
     return "a residual block has more than " + std::to_string(kMaxFitSlots) +
            " parameter blocks";
-  }
-  for (int s = 0; s < num_slots(); ++s) {
-    if (parameters(arrays_[s]).size != slot_size(s)) {
-      return "the sizes of parameter blocks do not fit";
-    }
-    if (parameters(arrays_[s]).values == nullptr) {
-      return "an array of parameters is null";
-    }
   }
   return "";
 }

@@ -363,16 +363,7 @@ class ModelPlanner {
   void Order() {
     std::vector<BlockSet> of_eliminated(num_eliminated());
     std::vector<BlockSet> neighbours(num_others());
-    ForEachRow([&](int, const Part* parts, int n) {
-      BlockSet set;
-      int e = -1;
-      for (int p = 0; p < n; ++p) {
-        if (parts[p].block < num_eliminated()) {
-          e = parts[p].block;
-        } else {
-          set.Add(parts[p].block - num_eliminated());
-        }
-      }
+    ForEachRowsBlocks([&](int e, const BlockSet& set) {
       if (e >= 0) {
         of_eliminated[e].Add(set);
       } else {
@@ -437,6 +428,23 @@ class ModelPlanner {
                parts_.data() + part_begin_[k],
                part_begin_[k + 1] - part_begin_[k]);
     }
+  }
+
+  // Calls function(its eliminated block or -1, its others) for each row.
+  template <typename Function>
+  void ForEachRowsBlocks(const Function& function) const {
+    ForEachRow([&](int, const Part* parts, int n) {
+      BlockSet set;
+      int e = -1;
+      for (int p = 0; p < n; ++p) {
+        if (parts[p].block < num_eliminated()) {
+          e = parts[p].block;
+        } else {
+          set.Add(parts[p].block - num_eliminated());
+        }
+      }
+      function(e, set);
+    });
   }
 
   void PlaceBlocks() {
@@ -527,16 +535,7 @@ class ModelPlanner {
     of_eliminated_.resize(num_eliminated());
     behind_.resize(num_others());
     const int nf = num_others();
-    ForEachRow([&](int, const Part* parts, int n) {
-      BlockSet set;
-      int e = -1;
-      for (int p = 0; p < n; ++p) {
-        if (parts[p].block < num_eliminated()) {
-          e = parts[p].block;
-        } else {
-          set.Add(parts[p].block - num_eliminated());
-        }
-      }
+    ForEachRowsBlocks([&](int e, const BlockSet& set) {
       if (e >= 0) {
         of_eliminated_[e].Add(set);
       }

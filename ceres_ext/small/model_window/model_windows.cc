@@ -3,7 +3,6 @@
 #include "ceres_ext/small/model_window/model_windows.h"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 
 #include "ceres_ext/base/sentence.h"
@@ -58,34 +57,15 @@ std::string ModelWindows::ReadResiduals() {
 
 std::string ModelWindows::ReadArray(const ArrayProblem::Residuals& residuals,
                                     int* number) {
-  std::unique_ptr<const ceres::CostFunction> owner;
-  const ceres::CostFunction* const first = FirstCostFunction(residuals, &owner);
-  if (!residuals.constants_are_of_model || residuals.constants == nullptr ||
-      first == nullptr) {
-    return "cost functions are objects, and not constants of a model";
+  const BatchModel* model = nullptr;
+  const std::string reason = ReadModel(batch_->problem, residuals, &model);
+  if (!reason.empty()) {
+    return reason;
   }
-  const auto* const batchable =
-      dynamic_cast<const BatchableCostFunction*>(first);
-  if (batchable == nullptr ||
-      batchable->batch_model().version != kBatchModelVersion) {
-    return "a cost function has no model of this version";
-  }
-  const BatchModel* const model = &batchable->batch_model();
-  const auto num_slots = static_cast<int>(residuals.blocks.size());
-  if (residuals.constants_bytes != model->constants_bytes ||
-      num_slots != model->num_parameter_blocks) {
-    return "the sizes of constants or parameter blocks do not fit";
-  }
+  const int num_slots = model->num_parameter_blocks;
   if (num_slots > kMaxModelSlots) {
     return Sentence(
         "a residual block has more than ", kMaxModelSlots, " parameter blocks");
-  }
-  for (int s = 0; s < num_slots; ++s) {
-    const auto& p =
-        batch_->problem.parameters()[residuals.blocks[s].parameters];
-    if (p.size != model->parameter_block_sizes[s] || p.values == nullptr) {
-      return "the sizes of parameter blocks do not fit";
-    }
   }
   const auto known = std::find(models_.begin(), models_.end(), model);
   *number = static_cast<int>(known - models_.begin());

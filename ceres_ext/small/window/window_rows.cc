@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <typeindex>
 #include <typeinfo>
 #include <unordered_map>
 
 #include "ceres/autodiff_cost_function.h"
-#include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/device_cost_function.h"
 #include "ceres_ext/import/array_rows.h"
@@ -150,6 +150,29 @@ const ceres::CostFunction* FirstCostFunction(
                   residuals.make_cost_function != nullptr)
              ? CostFunctionOf(residuals, 0, owner)
              : nullptr;
+}
+
+std::string ReadModel(const ArrayProblem& problem,
+                      const ArrayProblem::Residuals& residuals,
+                      const BatchModel** model) {
+  std::unique_ptr<const ceres::CostFunction> owner;
+  const auto* const first = dynamic_cast<const BatchableCostFunction*>(
+      FirstCostFunction(residuals, &owner));
+  if (!residuals.constants_are_of_model || residuals.constants == nullptr) {
+    return "cost functions are objects, and not constants of a model";
+  }
+  if (first == nullptr || first->batch_model().version != kBatchModelVersion) {
+    return "a cost function has no model of this version";
+  }
+  *model = &first->batch_model();
+  bool fits = residuals.constants_bytes == (*model)->constants_bytes &&
+              static_cast<int>(residuals.blocks.size()) ==
+                  (*model)->num_parameter_blocks;
+  for (int s = 0; fits && s < (*model)->num_parameter_blocks; ++s) {
+    const auto& p = problem.parameters()[residuals.blocks[s].parameters];
+    fits = p.size == (*model)->parameter_block_sizes[s] && p.values != nullptr;
+  }
+  return fits ? "" : "the sizes of constants or parameter blocks do not fit";
 }
 
 const WindowRows* FindWindowRows(const ArrayProblem::Residuals& residuals) {

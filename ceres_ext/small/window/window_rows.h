@@ -2,16 +2,19 @@
 //
 // Recognises the cost functions that windows have: those of BAL, and functors
 // of ceres_ext/photogrammetry.h in ceres::AutoDiffCostFunction or
-// DeviceAutoDiffCostFunction, with poses in one block, and MarginalPrior.
+// DeviceAutoDiffCostFunction, with poses in one block, and MarginalPrior; and
+// the models that rows of other small problems have.
 
 #ifndef CERES_EXT_SMALL_WINDOW_WINDOW_ROWS_H_
 #define CERES_EXT_SMALL_WINDOW_WINDOW_ROWS_H_
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "ceres/cost_function.h"
 #include "ceres_ext/array_problem.h"
+#include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/small/window/window.h"
 
@@ -68,6 +71,13 @@ const WindowRows* FindWindowRows(const ceres::CostFunction& cost_function);
 const ceres::CostFunction* FirstCostFunction(
     const ArrayProblem::Residuals& residuals,
     std::unique_ptr<const ceres::CostFunction>* owner);
+
+// Sets *model to that of an array of the problem that is not empty. Returns why
+// it has none whose constants and parameter blocks the array has, or an empty
+// string.
+std::string ReadModel(const ArrayProblem& problem,
+                      const ArrayProblem::Residuals& residuals,
+                      const BatchModel** model);
 
 // FindWindowRows by the first cost function of an array that is not empty.
 const WindowRows* FindWindowRows(const ArrayProblem::Residuals& residuals);
