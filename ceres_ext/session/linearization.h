@@ -44,9 +44,8 @@ class Linearization {
     scale_ = nullptr;
     is_lent_ = false;
   }
-  // The parts are about to hold a Jacobian that is no linearization, for its
-  // gradient alone. Restore, which all that reads or scales J does first, takes
-  // them back.
+  // The parts are about to hold another Jacobian, for its gradient alone.
+  // Restore, which all that reads or scales J does first, takes them back.
   void Lend() { is_lent_ = true; }
   // Evaluates J again if its parts were lent, at the state and with the scale of
   // before, which the caller has left as they were.

@@ -412,7 +412,7 @@ class ProblemEvaluator {
   // The state, where it isn't on the host.
   kernels::HostBuffer<double> host_state_;
   double* borrowed_residuals_ = nullptr;
-  // Of the problem, and its last evaluation.
+  // The Jacobian of the problem, and its last evaluation.
   Linearization<Machine>* linearization_ = nullptr;
   EvaluationWanted<Machine> of_linearization_;
 };

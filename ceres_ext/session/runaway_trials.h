@@ -34,7 +34,7 @@ namespace ceres_ext {
 template <typename Machine>
 class RunawayTrials {
  public:
-  // Where residuals of trials may be written; null: trials are not looked at.
+  // residuals: memory for those of a trial; null: trials are not looked at.
   void BorrowResiduals(double* residuals) { trial_ = residuals; }
 
   // residuals: on the machine, as they are until the next call.
@@ -109,8 +109,8 @@ class RunawayTrials {
   }
 
   // The residuals of the last runaway trial that cost most, at most `most`,
-  // each of another eliminated block, if it has one. Of residuals whose numbers
-  // are a multiple of kSlices apart only the worst counts. values_at: the
+  // each of another eliminated block, if it has one. Only the worst counts of
+  // residuals whose numbers are a multiple of kSlices apart. values_at: the
   // caller's values of the block at this offset of the state. Once, at the end.
   kernels::Status FindWorst(
       int most,
@@ -230,8 +230,8 @@ class RunawayTrials {
   double cost_ = 0.0;
   int num_careful_steps_ = 0;
   double* trial_ = nullptr;
-  // Of the worst residual of each slice in the last runaway trial: its row, or
-  // -1, and its value before and in it. Empty: there was none.
+  // The worst residual of each slice in the last runaway trial: its row, or -1,
+  // and its value before and in the trial. Empty: there was no such trial.
   Buffer<int64_t> rows_;
   Buffer<double> value_;
   Buffer<double> trial_value_;

@@ -150,7 +150,7 @@ class Session {
   const CallerState* caller_state() const { return caller_state_; }
   // Memory for all residuals that an evaluation or a step may use; null: none.
   double* scratch_residuals() { return parts_.ScratchResiduals(); }
-  // Memory for all residuals that nobody else uses while an evaluation runs.
+  // Memory for all residuals that is free while an evaluation runs.
   void BorrowResiduals(double* residuals) {
     parts_.evaluator.BorrowResiduals(residuals);
     runaway_trials_.BorrowResiduals(residuals);

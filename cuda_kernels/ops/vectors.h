@@ -365,10 +365,10 @@ struct CountGrownParams {
   }
 };
 
-// Of the elements i, i + n, i + 2 n, ... below num_values that have grown
-// (CountGrownParams), the one where y is largest, and the first of several: its
-// number, x and y. The number is -1 if none has grown. Elements that are not
-// finite are the largest.
+// Finds, for each i below n, the element among i, i + n, i + 2 n, ... below
+// num_values that has grown (CountGrownParams) and where y is largest, and the
+// first of several: its number, x and y. The number is -1 if none has grown.
+// Elements that are not finite are the largest.
 struct FindGrownParams {
   int64_t n = 0;
   int64_t num_values = 0;
@@ -379,7 +379,7 @@ struct FindGrownParams {
   double* x_there = nullptr;
   double* y_there = nullptr;
 
-  // Of an element that has grown.
+  // y is of an element that has grown.
   CERES_EXT_HOST_DEVICE static double Size(double y) {
     return fabs(y) < INFINITY ? fabs(y) : INFINITY;
   }
