@@ -21,6 +21,7 @@
 #include "ceres/product_manifold.h"
 #include "ceres/solver.h"
 #include "ceres_ext/batch.h"
+#include "ceres_ext/marginal_prior.h"
 #include "gtest/gtest.h"
 #include "tests/common/own_loss.h"
 #include "tests/common/random_cases.h"
@@ -42,6 +43,7 @@ struct WindowShape {
   bool has_prior = true;
   double constants = 0.0;  // probability that a block is constant
   int64_t seed = 0;
+  int num_marginals = 0;
 };
 
 // A window with values of its own. They are one allocation, so their addresses
@@ -88,6 +90,9 @@ class OdometryWindow {
       AddPoint(point(p));
     }
     SetManifolds();
+    for (int k = 0; k < shape.num_marginals; ++k) {
+      AddMarginal();
+    }
   }
 
   ceres::Problem* problem() { return problem_.get(); }
@@ -243,16 +248,7 @@ class OdometryWindow {
     }
   }
 
-  void SetManifolds() {
-    static auto* const of_poses =
-        new ceres::ProductManifold<ceres::EuclideanManifold<3>,
-                                   ceres::QuaternionManifold>;
-    static auto* const of_flat_poses =
-        new ceres::ProductManifold<ceres::SubsetManifold,
-                                   ceres::QuaternionManifold>(
-            ceres::SubsetManifold(3, {2}), ceres::QuaternionManifold());
-    static auto* const of_speeds = new ceres::SubsetManifold(9, {3, 4, 5});
-    static auto* const of_points = new ceres::SubsetManifold(3, {1});
+  std::vector<double*> Blocks() {
     std::vector<double*> blocks = {camera(), delay()};
     for (int i = 0; i < shape_.num_frames; ++i) {
       blocks.push_back(pose(i));
@@ -264,7 +260,20 @@ class OdometryWindow {
     for (int p = 0; p < shape_.num_points; ++p) {
       blocks.push_back(point(p));
     }
-    for (double* const block : blocks) {
+    return blocks;
+  }
+
+  void SetManifolds() {
+    static auto* const of_poses =
+        new ceres::ProductManifold<ceres::EuclideanManifold<3>,
+                                   ceres::QuaternionManifold>;
+    static auto* const of_flat_poses =
+        new ceres::ProductManifold<ceres::SubsetManifold,
+                                   ceres::QuaternionManifold>(
+            ceres::SubsetManifold(3, {2}), ceres::QuaternionManifold());
+    static auto* const of_speeds = new ceres::SubsetManifold(9, {3, 4, 5});
+    static auto* const of_points = new ceres::SubsetManifold(3, {1});
+    for (double* const block : Blocks()) {
       if (!problem_->HasParameterBlock(block)) {
         continue;
       }
@@ -285,6 +294,45 @@ class OdometryWindow {
     }
   }
 
+  // A prior on blocks of all kinds, with references beside their values.
+  void AddMarginal() {
+    std::vector<double*> all = Blocks();
+    std::vector<double*> blocks;
+    std::vector<BlockMarginalPrior::Block> sizes;
+    std::vector<double> references;
+    int num_columns = 0;
+    for (double* const block : all) {
+      if (!problem_->HasParameterBlock(block) || !random_.Chance(0.4)) {
+        continue;
+      }
+      const int size = problem_->ParameterBlockSize(block);
+      blocks.push_back(block);
+      sizes.push_back({size, problem_->GetManifold(block)});
+      references.insert(references.end(), block, block + size);
+      num_columns += problem_->ParameterBlockTangentSize(block);
+      for (int e = 0; e < size; ++e) {
+        references[references.size() - 1 - e] += Noise(0.003);
+      }
+    }
+    if (blocks.empty()) {
+      return;
+    }
+    const int num_residuals = 1 + random_.Below(num_columns + 4);
+    std::vector<double> a(static_cast<size_t>(num_columns * num_residuals));
+    std::vector<double> b(static_cast<size_t>(num_residuals));
+    for (double& value : a) {
+      value = Noise(30.0);
+    }
+    for (double& value : b) {
+      value = Noise(1.0);
+    }
+    std::string error;
+    auto prior = BlockMarginalPrior::Create(
+        sizes, references.data(), num_residuals, a.data(), b.data(), &error);
+    ASSERT_NE(prior, nullptr) << error;
+    problem_->AddResidualBlock(prior.release(), nullptr, blocks);
+  }
+
   const WindowShape shape_;
   Random random_;
   std::vector<std::array<double, 7>> truth_;
@@ -303,6 +351,7 @@ WindowShape RandomShape(Random* random) {
   shape.has_prior = random->Chance(0.9);
   shape.constants = random->OneOf({0.0, 0.0, 0.1, 0.5});
   shape.seed = static_cast<int64_t>(random->generator()() >> 1);
+  shape.num_marginals = random->Chance(0.7) ? 0 : 1 + random->Below(2);
   return shape;
 }
 
@@ -351,6 +400,7 @@ std::vector<WindowShape> SomeShapes() {
   shapes[3].num_depths = 40;
   shapes[3].num_points = 10;
   shapes[4].constants = 0.3;
+  shapes[4].num_marginals = 2;
   for (size_t k = 0; k < shapes.size(); ++k) {
     shapes[k].seed = 100 + static_cast<int64_t>(k);
   }

@@ -2,6 +2,8 @@
 
 #include "ceres_ext/small/model_window/model_host.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <new>
 
@@ -31,6 +33,59 @@ void Evaluate(const ModelHostRows& rows) {
   }
 }
 
+// True if r and the columns J P are evaluated.
+bool EvaluateColumns(const ModelHostPrior& prior) {
+  const int num_residuals = prior.num_residuals();
+  std::vector<double*> jacobians;
+  double* next = prior.jacobians;
+  for (int k = 0; k < prior.prior->num_blocks(); ++k) {
+    jacobians.push_back(next);
+    next += int64_t{num_residuals} * prior.prior->difference(k).size();
+  }
+  if (!prior.prior->Evaluate(
+          prior.values.data(), prior.residuals, jacobians.data())) {
+    return false;
+  }
+  for (int k = 0; k < prior.prior->num_blocks(); ++k) {
+    const ModelHostPrior::Block& block = prior.blocks[k];
+    const int size = prior.prior->difference(k).size();
+    const double* from = jacobians[k];
+    double* to = prior.columns + block.column;
+    for (int i = 0; i < num_residuals && block.num_columns > 0;
+         ++i, from += size, to += prior.num_columns) {
+      if (block.tangent == nullptr) {
+        std::copy_n(from, size, to);
+        continue;
+      }
+      std::fill_n(to, block.num_columns, 0.0);
+      for (int e = 0; e < size; ++e) {
+        for (int c = 0; c < block.num_columns; ++c) {
+          to[c] += from[e] * block.tangent[block.num_columns * e + c];
+        }
+      }
+    }
+  }
+  return true;
+}
+
+void Evaluate(const ModelHostPrior& prior) {
+  *prior.squared_norm = NAN;
+  try {
+    if (!EvaluateColumns(prior)) {
+      return;
+    }
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (...) {  // As a prior that can't be evaluated.
+    return;
+  }
+  double sum = 0.0;
+  for (int i = 0; i < prior.num_residuals(); ++i) {
+    sum += prior.residuals[i] * prior.residuals[i];
+  }
+  *prior.squared_norm = sum;
+}
+
 }  // namespace
 
 void SolveModelWindowOnHost(const ModelWindowRecord& record,
@@ -39,6 +94,7 @@ void SolveModelWindowOnHost(const ModelWindowRecord& record,
                             const unsigned char* inputs,
                             unsigned char* outputs,
                             std::vector<ModelHostRows>* rows,
+                            std::vector<ModelHostPrior>* priors,
                             std::vector<double>* memory) {
   const int64_t scratch_size =
       ModelScratch(record.counts).num_bytes / int64_t{sizeof(double)};
@@ -47,6 +103,10 @@ void SolveModelWindowOnHost(const ModelWindowRecord& record,
   for (const ModelHostRows& of_model : *rows) {
     const int64_t n = of_model.batch.num_rows;
     size += n * (of_model.batch.f.row + of_model.model->num_residuals + 1);
+  }
+  for (const ModelHostPrior& prior : *priors) {
+    size += int64_t{prior.num_residuals()} * (prior.num_columns + 1) + 1 +
+            prior.num_derivatives();
   }
   if (static_cast<int64_t>(memory->size()) < size) {
     memory->resize(size);
@@ -77,6 +137,22 @@ void SolveModelWindowOnHost(const ModelWindowRecord& record,
                  batch.loss};
     number += n;
   }
+  for (ModelHostPrior& prior : *priors) {
+    prior.columns = next;
+    prior.residuals = next + int64_t{prior.num_residuals()} * prior.num_columns;
+    prior.squared_norm = prior.residuals + prior.num_residuals();
+    prior.jacobians = prior.squared_norm + 1;
+    next = prior.jacobians + prior.num_derivatives();
+    window.rows[window.num_models++] = {number,
+                                        number + 1,
+                                        prior.num_residuals(),
+                                        prior.num_columns,
+                                        prior.columns,
+                                        prior.residuals,
+                                        prior.squared_norm,
+                                        kernels::LossRef()};
+    ++number;
+  }
   HostTeam team;
   int32_t verdict = 0;
   ModelSolve<HostTeam> solve(window, &verdict, &team);
@@ -84,6 +160,9 @@ void SolveModelWindowOnHost(const ModelWindowRecord& record,
   do {
     for (const ModelHostRows& of_model : *rows) {
       Evaluate(of_model);
+    }
+    for (const ModelHostPrior& prior : *priors) {
+      Evaluate(prior);
     }
   } while (Advance(&solve));
 }

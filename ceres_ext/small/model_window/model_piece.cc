@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "ceres_ext/import/array_rows.h"
-#include "ceres_ext/small/model_window/model_host.h"
 
 namespace ceres_ext {
 
@@ -158,6 +157,34 @@ RowBatch ModelPiece::RowsOf(int m, int64_t begin, int64_t end) const {
   return rows;
 }
 
+std::vector<ModelHostPrior> ModelPiece::PriorsOf(const One& window) const {
+  const ModelOutput out(window.plan.counts);
+  const ModelInput in(window.plan.counts);
+  const unsigned char* const outputs = outputs_ + window.record.output_begin;
+  const auto* const values =
+      reinterpret_cast<const double*>(outputs + out.candidate);
+  const auto* const tangents =
+      reinterpret_cast<const double*>(outputs + out.tangents);
+  const auto* const constants = reinterpret_cast<const double*>(
+      inputs_ + window.record.input_begin + in.constants);
+  std::vector<ModelHostPrior> priors;
+  for (const ModelPlan::Prior& of : window.plan.priors) {
+    ModelHostPrior& prior = priors.emplace_back();
+    prior.prior = of.prior;
+    prior.num_columns = of.num_columns;
+    for (int k = 0; k < of.prior->num_blocks(); ++k) {
+      const RowBlock& block = window.plan.row_blocks[of.first_block + k];
+      prior.values.push_back(block.state >= 0 ? values + block.state
+                                              : constants - 1 - block.state);
+      prior.blocks.push_back(
+          {block.tangent >= 0 ? tangents + block.tangent : nullptr,
+           block.column,
+           block.size});
+    }
+  }
+  return priors;
+}
+
 void ModelPiece::TrySolve(int64_t i, SmallWorkspace* workspace) {
   const ModelWindowRecord& record = one(i).record;
   std::vector<ModelHostRows> rows;
@@ -166,6 +193,7 @@ void ModelPiece::TrySolve(int64_t i, SmallWorkspace* workspace) {
         {windows_->models()[m],
          RowsOf(static_cast<int>(m), record.row_begin[m], record.row_end[m])});
   }
+  std::vector<ModelHostPrior> priors = PriorsOf(one(i));
   const ManifoldTable& manifolds = windows_->manifolds();
   SolveModelWindowOnHost(
       record,
@@ -174,6 +202,7 @@ void ModelPiece::TrySolve(int64_t i, SmallWorkspace* workspace) {
       inputs_,
       outputs_,
       &rows,
+      &priors,
       &static_cast<Workspace*>(workspace)->memory);
 }
 

@@ -13,6 +13,7 @@
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/small/kind.h"
+#include "ceres_ext/small/model_window/model_host.h"
 #include "ceres_ext/small/model_window/model_plan.h"
 #include "ceres_ext/small/model_window/model_window.h"
 #include "ceres_ext/small/model_window/model_windows.h"
@@ -83,6 +84,7 @@ class ModelPiece final : public SmallPiece {
   }
   void PackRows(const One& window);
   RowBatch RowsOf(int m, int64_t begin, int64_t end) const;
+  std::vector<ModelHostPrior> PriorsOf(const One& window) const;
 
   const ModelWindows* windows_ = nullptr;
   std::vector<One> ones_;

@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <tuple>
+#include <utility>
 
 #include "ceres_ext/base/sentence.h"
 #include "ceres_ext/import/array_rows.h"
@@ -82,9 +84,15 @@ class ModelPlanner {
   }
 
  private:
-  enum : int32_t { kUnused = -1, kUsed = -2 };  // before ListBlocks
+  // Before ListBlocks. Blocks that a prior has are not eliminated.
+  enum : int32_t { kUnused = -1, kUsed = -2, kOfPrior = -3 };
   struct SortedRow {
     std::array<int32_t, kMaxModelSlots> blocks{};
+    ModelPlan::Row row;
+  };
+  struct SortedPrior {
+    std::vector<int32_t> blocks;
+    const BlockMarginalPrior* prior;
     ModelPlan::Row row;
   };
   // A block of a row that varies.
@@ -159,7 +167,78 @@ class ModelPlanner {
       }
       SortRows();
     }
+    return ListPriors();
+  }
+
+  // In an order that does not depend on the batch.
+  std::string ListPriors() {
+    std::vector<SortedPrior> priors;
+    for (size_t r = 0; r < problem_.residuals().size(); ++r) {
+      if (windows_.model_of(r) != ModelWindows::kPriors) {
+        continue;
+      }
+      for (int64_t k = batch_.residual_begin[r][i_];
+           k < batch_.residual_begin[r][i_ + 1];
+           ++k) {
+        const std::string reason = ListPrior(r, k, &priors);
+        if (!reason.empty()) {
+          return reason;
+        }
+      }
+    }
+    if (priors.size() > static_cast<size_t>(kMaxModelPriors)) {
+      return Sentence("a window of models has more than ",
+                      kMaxModelPriors,
+                      " marginal priors");
+    }
+    std::sort(priors.begin(),
+              priors.end(),
+              [](const SortedPrior& a, const SortedPrior& b) {
+                return std::tie(
+                           a.blocks, a.prior->offset(), a.prior->matrix()) <
+                       std::tie(b.blocks, b.prior->offset(), b.prior->matrix());
+              });
+    for (const SortedPrior& prior : priors) {
+      plan_.rows.push_back(prior.row);
+      for (const int32_t block : prior.blocks) {
+        place_[block] = kOfPrior;
+      }
+    }
     return "";
+  }
+
+  std::string ListPrior(size_t r, int64_t k, std::vector<SortedPrior>* priors) {
+    const ArrayProblem::Residuals& of = residuals(r);
+    std::string reason;
+    if (!TakesPart(r, k, &reason)) {
+      return reason;
+    }
+    SortedPrior one;
+    one.row = {static_cast<int32_t>(r), k};
+    one.prior = dynamic_cast<const BlockMarginalPrior*>(of.cost_functions[k]);
+    bool fits = one.prior != nullptr &&
+                one.prior->parameter_block_sizes().size() == of.blocks.size();
+    for (size_t s = 0; fits && s < of.blocks.size(); ++s) {
+      const ArrayProblem::Parameters& p = parameters(of.blocks[s].parameters);
+      fits = p.size == one.prior->parameter_block_sizes()[s] &&
+             p.values != nullptr;
+      one.blocks.push_back(BlockOf(of.blocks[s], k));
+    }
+    if (!fits) {
+      return "a marginal prior does not fit its parameter blocks";
+    }
+    if (WeightOf(of, k) != 1.0) {
+      return "a marginal prior of a window has a weight";
+    }
+    priors->push_back(std::move(one));
+    return "";
+  }
+  const BlockMarginalPrior& PriorOf(const ModelPlan::Row& row) const {
+    return *static_cast<const BlockMarginalPrior*>(
+        residuals(row.array).cost_functions[row.number]);
+  }
+  bool IsPrior(const ModelPlan::Row& row) const {
+    return windows_.model_of(row.array) == ModelWindows::kPriors;
   }
 
   // In an order that does not depend on the batch, whose arrays depend on the
@@ -193,20 +272,34 @@ class ModelPlanner {
     return of.weights != nullptr ? of.weights[k] : 1.0;
   }
 
-  std::string ListRow(size_t r, int64_t k) {
-    const ArrayProblem::Residuals& of = residuals(r);
+  // The number of residual block k's block in the window.
+  int32_t BlockOf(const ArrayProblem::Index& index, int64_t k) const {
+    const int a = index.parameters;
+    return static_cast<int32_t>(first_[a] + index.BlockOf(k) -
+                                batch_.parameter_begin[a][i_]);
+  }
+
+  // False, with a reason unless it is not active, if row k takes no part.
+  bool TakesPart(size_t r, int64_t k, std::string* reason) const {
     bool is_active = IsActive(batch_.residual_is_active, r, k);
-    for (const ArrayProblem::Index& index : of.blocks) {
+    for (const ArrayProblem::Index& index : residuals(r).blocks) {
       const int a = index.parameters;
       const int64_t block = index.BlockOf(k);
       if (block < batch_.parameter_begin[a][i_] ||
           block >= batch_.parameter_begin[a][i_ + 1]) {
-        return "an index is not valid";
+        *reason = "an index is not valid";
+        return false;
       }
       is_active = is_active && IsActive(batch_.parameter_is_active, a, block);
     }
-    if (!is_active) {
-      return "";
+    return is_active;
+  }
+
+  std::string ListRow(size_t r, int64_t k) {
+    const ArrayProblem::Residuals& of = residuals(r);
+    std::string reason;
+    if (!TakesPart(r, k, &reason)) {
+      return reason;
     }
     if (of.weights != nullptr &&
         !(of.weights[k] >= 0.0 && std::isfinite(of.weights[k]))) {
@@ -215,11 +308,8 @@ class ModelPlanner {
     SortedRow row;
     row.row = {static_cast<int32_t>(r), k};
     for (size_t s = 0; s < of.blocks.size(); ++s) {
-      const int a = of.blocks[s].parameters;
-      const int64_t block =
-          first_[a] + of.blocks[s].BlockOf(k) - batch_.parameter_begin[a][i_];
-      place_[block] = kUsed;
-      row.blocks[s] = static_cast<int32_t>(block);
+      row.blocks[s] = BlockOf(of.blocks[s], k);
+      place_[row.blocks[s]] = kUsed;
     }
     rows_.push_back(row);
     return "";
@@ -249,17 +339,35 @@ class ModelPlanner {
     for (const size_t a : order) {
       is_eliminated_[a] = 1;
       for (size_t r = 0; r < problem_.residuals().size(); ++r) {
-        const auto& blocks = residuals(r).blocks;
-        const auto n = std::count_if(
-            blocks.begin(), blocks.end(), [&](const ArrayProblem::Index& b) {
-              return is_eliminated_[b.parameters] != 0;
-            });
-        if (n > 1 &&
-            batch_.residual_begin[r][i_ + 1] > batch_.residual_begin[r][i_]) {
+        if (HasTwoEliminated(r)) {
           is_eliminated_[a] = 0;
         }
       }
     }
+  }
+
+  // True if a row of a model may have two blocks to eliminate.
+  bool HasTwoEliminated(size_t r) const {
+    const auto& blocks = residuals(r).blocks;
+    const auto is_of_eliminated = [&](const ArrayProblem::Index& b) {
+      return is_eliminated_[b.parameters] != 0;
+    };
+    if (windows_.model_of(r) < 0 ||
+        std::count_if(blocks.begin(), blocks.end(), is_of_eliminated) < 2) {
+      return false;
+    }
+    for (int64_t k = batch_.residual_begin[r][i_];
+         k < batch_.residual_begin[r][i_ + 1];
+         ++k) {
+      const auto n = std::count_if(
+          blocks.begin(), blocks.end(), [&](const ArrayProblem::Index& b) {
+            return is_of_eliminated(b) && place_[BlockOf(b, k)] == kUsed;
+          });
+      if (n > 1) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // Finds which blocks vary, and numbers those of E, of F in the batch's order,
@@ -273,6 +381,7 @@ class ModelPlanner {
       const int64_t begin = batch_.parameter_begin[a][i_];
       for (int64_t b = begin; b < batch_.parameter_begin[a][i_ + 1]; ++b) {
         int32_t& place = place_[first_[a] + b - begin];
+        const bool is_eliminated = is_eliminated_[a] != 0 && place == kUsed;
         if (place == kUnused) {
           continue;
         }
@@ -298,7 +407,7 @@ class ModelPlanner {
         if (windows_.manifolds().NumberOf(p, b) == ManifoldTable::kUnknown) {
           return "a manifold is user-defined";
         }
-        if (is_eliminated_[a] != 0) {
+        if (is_eliminated) {
           place = static_cast<int32_t>(plan_.varying.size());
           plan_.varying.push_back(of_batch);
         } else {
@@ -351,8 +460,13 @@ class ModelPlanner {
       }
       part_begin_.push_back(first_part);
       const int m = windows_.model_of(row.array);
-      ++plan_.num_rows[m];
-      plan_.num_residuals += windows_.models()[m]->num_residuals;
+      if (IsPrior(row)) {
+        plan_.priors.push_back({&PriorOf(row), 0, column});
+        plan_.num_residuals += PriorOf(row).num_residuals();
+      } else {
+        ++plan_.num_rows[m];
+        plan_.num_residuals += windows_.models()[m]->num_residuals;
+      }
       plan_.rows[n++] = row;
     }
     part_begin_.push_back(static_cast<int>(parts_.size()));
@@ -471,11 +585,19 @@ class ModelPlanner {
       }
       plan_.blocks.push_back(block);
     }
-    plan_.row_blocks.resize(kMaxModelSlots * plan_.rows.size());
+    const size_t num_of_models = plan_.rows.size() - plan_.priors.size();
+    plan_.row_blocks.resize(kMaxModelSlots * num_of_models);
     for (size_t k = 0; k < plan_.rows.size(); ++k) {
+      size_t first = kMaxModelSlots * k;
+      if (k >= num_of_models) {
+        first = plan_.row_blocks.size();
+        ModelPlan::Prior& prior = plan_.priors[k - num_of_models];
+        prior.first_block = static_cast<int64_t>(first);
+        plan_.row_blocks.resize(first + prior.prior->num_blocks());
+      }
       int part = part_begin_[k];
       ForEachSlot(plan_.rows[k], [&](int s, int32_t place) {
-        RowBlock& row_block = plan_.row_blocks[kMaxModelSlots * k + s];
+        RowBlock& row_block = plan_.row_blocks[first + s];
         row_block.state = place;
         if (place >= 0) {
           const ModelBlock& block = plan_.blocks[parts_[part].block];
@@ -502,6 +624,12 @@ class ModelPlanner {
     }
     for (const ModelPlan::Row& row : fixed_) {
       const ArrayProblem::Residuals& of = residuals(row.array);
+      if (IsPrior(row)) {
+        if (!AddFixedPrior(row, values)) {
+          return "an evaluation of the window failed";
+        }
+        continue;
+      }
       std::array<RowBlock, kMaxModelSlots> blocks;
       ForEachSlot(row, [&](int s, int32_t place) { blocks[s].state = place; });
       std::vector<uint64_t> constants((of.constants_bytes + 7) / 8);
@@ -527,6 +655,22 @@ class ModelPlanner {
       plan_.fixed_cost += 0.5 * term.first;
     }
     return "";
+  }
+
+  bool AddFixedPrior(const ModelPlan::Row& row,
+                     const std::vector<double>& values) {
+    std::vector<const double*> blocks;
+    ForEachSlot(row, [&](int /*s*/, int32_t place) {
+      blocks.push_back(values.data() - 1 - place);
+    });
+    std::vector<double> residuals(PriorOf(row).num_residuals());
+    if (!PriorOf(row).Evaluate(blocks.data(), residuals.data(), nullptr)) {
+      return false;
+    }
+    for (const double residual : residuals) {
+      plan_.fixed_cost += 0.5 * residual * residual;
+    }
+    return std::isfinite(plan_.fixed_cost);
   }
 
   // Numbers the cells of EF and FF.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ceres_ext/batchable_cost_function.h"
+#include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/small/batch_summary.h"
 #include "ceres_ext/small/model_window/model_window.h"
 #include "ceres_ext/small/model_window/model_windows.h"
@@ -29,12 +30,20 @@ struct ModelPlan {
     int64_t number = 0;
   };
 
+  struct Prior {
+    const BlockMarginalPrior* prior = nullptr;
+    int64_t first_block = 0;  // in row_blocks
+    int32_t num_columns = 0;  // of those that vary
+  };
+
   ModelCounts counts;
-  std::vector<Place> varying;   // in the order of `blocks`
-  std::vector<Place> constant;  // whose values are end to end
-  std::vector<Row> rows;
+  std::vector<Place> varying;         // in the order of `blocks`
+  std::vector<Place> constant;        // whose values are end to end
+  std::vector<Row> rows;              // of models, then priors
   int32_t num_rows[kMaxModels] = {};  // of each model
-  // kMaxModelSlots of each row. state and tangent count from the window's.
+  std::vector<Prior> priors;
+  // kMaxModelSlots of each row, then those of priors. state and tangent count
+  // from the window's.
   std::vector<RowBlock> row_blocks;
   double fixed_cost = 0.0;
   int32_t num_residuals = 0;

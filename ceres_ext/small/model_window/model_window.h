@@ -7,7 +7,7 @@
 //
 // A window is bytes: a record, its blocks, and lists of what is added up where.
 // Rows are in arrays that all windows of a piece share, model by model, each
-// window's end to end.
+// window's end to end. Marginal priors, a row each, come behind them.
 //
 //   H = J'J   cell by cell: one for each pair of blocks that some row has
 //   S = U + D^2 - sum over E of W'(V + D^2)^-1 W, where U, W and V are the
@@ -31,6 +31,8 @@ namespace ceres_ext {
 // Most models, and parameter blocks of a row.
 inline constexpr int kMaxModels = 16;
 inline constexpr int kMaxModelSlots = 6;
+// Most marginal priors of a window, which have any number of blocks.
+inline constexpr int kMaxModelPriors = 8;
 // Most values of a block, and columns of one of E.
 inline constexpr int kMaxModelValues = 16;
 inline constexpr int kMaxEliminatedColumns = 3;
@@ -258,8 +260,8 @@ struct ModelWindow {
 
   ModelCounts counts;
   ModelTables tables;
-  int32_t num_models = 0;
-  ModelRows rows[kMaxModels];
+  int32_t num_models = 0;  // with each prior
+  ModelRows rows[kMaxModels + kMaxModelPriors];
 
   const double* start;
   const ModelBlock* blocks;

@@ -3,10 +3,12 @@
 #include "ceres_ext/small/model_window/model_windows.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 
 #include "ceres_ext/base/sentence.h"
 #include "ceres_ext/blocks/loss_model.h"
+#include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/small/model_window/model_window.h"
 #include "ceres_ext/small/window/window_rows.h"
 
@@ -36,7 +38,9 @@ std::string ModelWindows::ReadResiduals() {
     if (!reason.empty()) {
       return reason;
     }
-    are_of_bal &= models_[model_of_.back()]->kind != BatchModelKind::kOther;
+    const int model = model_of_.back();
+    are_of_bal &=
+        model != kPriors && models_[model]->kind != BatchModelKind::kOther;
   }
   if (are_of_bal) {
     return "all residual blocks are BAL's";
@@ -57,6 +61,15 @@ std::string ModelWindows::ReadResiduals() {
 
 std::string ModelWindows::ReadArray(const ArrayProblem::Residuals& residuals,
                                     int* number) {
+  std::unique_ptr<const ceres::CostFunction> owner;
+  if (residuals.cost_functions != nullptr &&
+      dynamic_cast<const BlockMarginalPrior*>(
+          FirstCostFunction(residuals, &owner)) != nullptr) {
+    *number = kPriors;
+    return residuals.loss == nullptr
+               ? ""
+               : "a marginal prior of a window has a loss function";
+  }
   const BatchModel* model = nullptr;
   const std::string reason = ReadModel(batch_->problem, residuals, &model);
   if (!reason.empty()) {

@@ -38,7 +38,9 @@ class ModelWindows final : public SmallKind {
   const std::vector<const BatchModel*>& models() const { return models_; }
   // Columns of a row of a model, where all its blocks vary.
   int num_columns(int model) const { return num_columns_[model]; }
-  // The model of an array of residual blocks; -1: it has none.
+  // model_of an array of marginal priors (ceres_ext/marginal_prior.h).
+  static constexpr int kPriors = -2;
+  // The model of an array of residual blocks, or kPriors; -1: it is empty.
   int model_of(size_t residuals) const { return model_of_[residuals]; }
   // The first loss of its chain; kNoLoss: it has none.
   uint8_t loss_of(size_t residuals) const { return loss_of_[residuals]; }
