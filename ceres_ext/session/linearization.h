@@ -47,8 +47,8 @@ class Linearization {
   // The parts are about to hold another Jacobian, for its gradient alone.
   // Restore, which all that reads or scales J does first, takes them back.
   void Lend() { is_lent_ = true; }
-  // Evaluates J again if its parts were lent, at the state and with the scale of
-  // before, which the caller has left as they were.
+  // Evaluates J again if its parts were lent, at the state and with the scale
+  // of before, which the caller has left as they were.
   kernels::Status Restore() const {
     if (!is_lent_) {
       return {};

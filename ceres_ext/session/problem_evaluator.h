@@ -94,8 +94,8 @@ class ProblemEvaluator {
     linearization_ = linearization->get();
     return {};
   }
-  // Residuals that an evaluation may write where it has no memory of its own for
-  // those that are needed but not requested.
+  // Residuals that an evaluation may write where it has no memory of its own
+  // for those that are needed but not requested.
   void BorrowResiduals(double* residuals) { borrowed_residuals_ = residuals; }
 
   // Rows that the host evaluates.
@@ -325,7 +325,8 @@ class ProblemEvaluator {
     for (size_t i = 0; i < rows_.size(); ++i) {
       request.residuals =
           wanted.residuals == nullptr ? nullptr : wanted.residuals + begin;
-      request.scratch_residuals = scratch == nullptr ? nullptr : scratch + begin;
+      request.scratch_residuals =
+          scratch == nullptr ? nullptr : scratch + begin;
       request.jacobian =
           jacobian == nullptr ? nullptr : jacobian->part(static_cast<int>(i));
       CERES_EXT_RETURN_IF_ERROR(rows_[i]->Evaluate(request));

@@ -760,8 +760,8 @@ TEST_F(VectorsTest, FindGrown) {
         }
         const auto is_smaller = [&](int64_t a, int64_t b) {
           const bool is_finite = std::isfinite(y[a]);
-          return is_finite && (!std::isfinite(y[b]) ||
-                               std::abs(y[a]) < std::abs(y[b]));
+          return is_finite &&
+                 (!std::isfinite(y[b]) || std::abs(y[a]) < std::abs(y[b]));
         };
         const auto worst =
             std::max_element(grown.begin(), grown.end(), is_smaller);

@@ -347,9 +347,14 @@ TEST_F(TrustRegionVectors, MemoryOfTheLoopIsTakenOnce) {
     vectors_.reset();
     SetUpVectors();
     const int64_t before = machine_->bytes();
-    const LoopVectors<TestMachine>::Sizes loop = {
-        kX,       kStep,     kResiduals, keeps_best, is_monotonic,
-        searches, is_dogleg, is_subspace};
+    const LoopVectors<TestMachine>::Sizes loop = {kX,
+                                                  kStep,
+                                                  kResiduals,
+                                                  keeps_best,
+                                                  is_monotonic,
+                                                  searches,
+                                                  is_dogleg,
+                                                  is_subspace};
     ASSERT_TRUE(vectors_->Setup(loop, nullptr).ok());
     const int64_t bytes = machine_->bytes();
     // The host counts the scalars and the norms too, which a device has in

@@ -343,8 +343,8 @@ TEST_P(BatchJacobianTest, EvaluatesAsCeresDoes) {
 }
 
 // As in a search along a step that is then rejected: a gradient alone, which is
-// computed in the memory of the Jacobian, changes neither a bit of it nor itself
-// depends on it.
+// computed in the memory of the Jacobian, changes neither a bit of it nor
+// itself depends on it.
 TEST_P(BatchJacobianTest, AGradientElsewhereLeavesTheJacobian) {
   Fixture fixture(GetParam());
   const int rows = fixture.ours()->NumResiduals();
