@@ -81,18 +81,17 @@ class ProblemEvaluator {
   // residuals of its evaluation are there until then.
   kernels::Status CreateLinearization(
       std::unique_ptr<Linearization<Machine>>* linearization) {
-    std::vector<std::unique_ptr<BatchJacobian>> parts(rows_.size());
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      CERES_EXT_RETURN_IF_ERROR(rows_[i]->CreateJacobian(&parts[i]));
-    }
-    *linearization = std::make_unique<Linearization<Machine>>(
-        problem_, std::move(parts), [this] {
-          double cost = 0.0;
-          return EvaluateInto(
-              linearization_, of_linearization_, /*scatters=*/false, &cost);
-        });
+    CERES_EXT_RETURN_IF_ERROR(MakeLinearization(linearization));
     linearization_ = linearization->get();
     return {};
+  }
+  // Takes the memory of a gradient without a Jacobian where it has its own,
+  // which is otherwise taken when it is first asked for: a program that reads
+  // states would see that of the Jacobian once more.
+  kernels::Status ReserveGradient() {
+    return needs_host_state_ && own_linearization_ == nullptr
+               ? MakeLinearization(&own_linearization_)
+               : kernels::Status();
   }
   // Residuals that an evaluation may write where it has no memory of its own
   // for those that are needed but not requested.
@@ -124,7 +123,8 @@ class ProblemEvaluator {
                            double* cost) {
     Linearization<Machine>* jacobian = wanted.jacobian;
     if (jacobian == nullptr && wanted.gradient != nullptr) {
-      jacobian = linearization_;
+      CERES_EXT_RETURN_IF_ERROR(ReserveGradient());
+      jacobian = needs_host_state_ ? own_linearization_.get() : linearization_;
       jacobian->Lend();
     }
     CERES_EXT_RETURN_IF_ERROR(
@@ -132,7 +132,6 @@ class ProblemEvaluator {
     if (wanted.jacobian != nullptr) {
       wanted.jacobian->NoteEvaluation(*cost);
       of_linearization_ = wanted;
-      of_linearization_.is_new_point = true;
     }
     return {};
   }
@@ -170,6 +169,21 @@ class ProblemEvaluator {
   enum class PlusBy { kSum, kBlocks, kProgram };
 
   Machine* machine() const { return problem_->machine(); }
+
+  kernels::Status MakeLinearization(
+      std::unique_ptr<Linearization<Machine>>* linearization) {
+    std::vector<std::unique_ptr<BatchJacobian>> parts(rows_.size());
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      CERES_EXT_RETURN_IF_ERROR(rows_[i]->CreateJacobian(&parts[i]));
+    }
+    *linearization = std::make_unique<Linearization<Machine>>(
+        problem_, std::move(parts), [this] {
+          double cost = 0.0;
+          return EvaluateInto(
+              linearization_, of_linearization_, /*scatters=*/false, &cost);
+        });
+    return {};
+  }
 
   // jacobian: null if neither it nor a gradient is wanted. scatters: the
   // gradient leaves the families.
@@ -416,6 +430,8 @@ class ProblemEvaluator {
   // The Jacobian of the problem, and its last evaluation.
   Linearization<Machine>* linearization_ = nullptr;
   EvaluationWanted<Machine> of_linearization_;
+  // Null, or for gradients without a Jacobian alone.
+  std::unique_ptr<Linearization<Machine>> own_linearization_;
 };
 
 }  // namespace ceres_ext

@@ -132,6 +132,9 @@ Status Session<Machine>::CheckMemory(const SolvePlan& plan,
       Parts parts;
       CERES_EXT_RETURN_IF_ERROR(
           SetupRest(counted, setup, forms, structure, &ignored, &parts));
+      if (setup.may_want_gradient) {
+        CERES_EXT_RETURN_IF_ERROR(parts.evaluator.ReserveGradient());
+      }
       num_bytes = machine_->bytes();
       if (setup.caller_bytes) {
         num_bytes += setup.caller_bytes(parts.ScratchResiduals() != nullptr);

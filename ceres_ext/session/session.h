@@ -51,6 +51,9 @@ struct SessionSetup {
   HostProgram* host_program = nullptr;
   // False: there is no Step, and no memory for one.
   bool has_steps = true;
+  // True: a gradient without a Jacobian may be asked for, and its memory is
+  // counted.
+  bool may_want_gradient = false;
   // For a sparse Schur complement that the host factorises; null if there is no
   // library for that.
   std::shared_ptr<solver::SparseFactorization> sparse_factorization;

@@ -46,6 +46,9 @@ class MachineSolveImpl final : public MachineSolve {
     sizes.own_effective_parameters = structure->own_columns;
     SessionSetup setup;
     setup.communicator = plan.communicator;
+    setup.may_want_gradient =
+        sizes.searches &&
+        pp->options.line_search_interpolation_type == ceres::CUBIC;
     setup.caller_bytes = [sizes](bool has_scratch) {
       return Vectors::NumBytes(sizes, /*shares=*/true, has_scratch);
     };
