@@ -155,11 +155,17 @@ void Transform(double scale, const double shift[3], BalProblem* problem) {
 }  // namespace
 
 void ToQuaternions(BalProblem* problem) {
-  Resize(10, ceres::AngleAxisToQuaternion<double>, problem);
+  const auto convert = [](const double* from, double* to) {
+    ceres::AngleAxisToQuaternion(from, to);
+  };
+  Resize(10, convert, problem);
 }
 
 void ToAngleAxes(BalProblem* problem) {
-  Resize(9, ceres::QuaternionToAngleAxis<double>, problem);
+  const auto convert = [](const double* from, double* to) {
+    ceres::QuaternionToAngleAxis(from, to);
+  };
+  Resize(9, convert, problem);
 }
 
 std::vector<double> CameraCenters(const BalProblem& problem) {
