@@ -122,13 +122,17 @@ class ProblemEvaluator {
   kernels::Status Evaluate(const EvaluationWanted<Machine>& wanted,
                            double* cost) {
     Linearization<Machine>* jacobian = wanted.jacobian;
+    kernels::Status status;
     if (jacobian == nullptr && wanted.gradient != nullptr) {
-      CERES_EXT_RETURN_IF_ERROR(ReserveGradient());
-      jacobian = needs_host_state_ ? own_linearization_.get() : linearization_;
-      jacobian->Lend();
+      status = ReserveGradient();
+      if (status.ok()) {
+        jacobian =
+            needs_host_state_ ? own_linearization_.get() : linearization_;
+        jacobian->Lend();
+      }
     }
     CERES_EXT_RETURN_IF_ERROR(
-        EvaluateInto(jacobian, wanted, /*scatters=*/true, cost));
+        EvaluateInto(jacobian, wanted, status, /*scatters=*/true, cost));
     if (wanted.jacobian != nullptr) {
       wanted.jacobian->NoteEvaluation(*cost);
       of_linearization_ = wanted;
@@ -179,19 +183,26 @@ class ProblemEvaluator {
     *linearization = std::make_unique<Linearization<Machine>>(
         problem_, std::move(parts), [this] {
           double cost = 0.0;
-          return EvaluateInto(
-              linearization_, of_linearization_, /*scatters=*/false, &cost);
+          return EvaluateInto(linearization_,
+                              of_linearization_,
+                              kernels::Status(),
+                              /*scatters=*/false,
+                              &cost);
         });
     return {};
   }
 
-  // jacobian: null if neither it nor a gradient is wanted. scatters: the
+  // jacobian: null if neither it nor a gradient is wanted. status: of what this
+  // rank has done for the evaluation; others hear of a failure. scatters: the
   // gradient leaves the families.
   kernels::Status EvaluateInto(Linearization<Machine>* jacobian,
                                const EvaluationWanted<Machine>& wanted,
+                               kernels::Status status,
                                bool scatters,
                                double* cost) {
-    kernels::Status status = PrepareHostState(wanted, jacobian != nullptr);
+    if (status.ok()) {
+      status = PrepareHostState(wanted, jacobian != nullptr);
+    }
     const CurrentMachine<Machine> current(machine());
     CERES_EXT_RETURN_IF_ERROR(current.status());
     if (status.ok()) {
