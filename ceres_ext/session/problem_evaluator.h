@@ -124,7 +124,8 @@ class ProblemEvaluator {
     Linearization<Machine>* jacobian = wanted.jacobian;
     kernels::Status status;
     if (jacobian == nullptr && wanted.gradient != nullptr) {
-      status = ReserveGradient();
+      const CurrentMachine<Machine> current(machine());
+      status = current.status().ok() ? ReserveGradient() : current.status();
       if (status.ok()) {
         jacobian =
             needs_host_state_ ? own_linearization_.get() : linearization_;
