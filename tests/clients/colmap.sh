@@ -73,8 +73,6 @@ for argument in "$@"; do
   esac
 done
 [[ -d "$model" ]] || die "--model: expected a folder, found '$model'"
-[[ -z "$package" || -f "$package/solve_observer.so" ]] ||
-  die "--package: no solve_observer.so in $package"
 [[ "$runs" =~ ^[1-9][0-9]*$ ]] || die "--runs: expected a number, found $runs"
 taskset -c "$cores" true 2>/dev/null ||
   die "--cores: expected cores of this machine, found $cores"

@@ -4,6 +4,8 @@
 # runs commands there as root, and makes this project's package there. Expects $work,
 # where all of it is, $mirror and $package, which may be empty.
 
+[[ -z "$package" || -f "$package/solve_observer.so" ]] ||
+  die "--package: no solve_observer.so in $package"
 ((EUID == 0)) || die "needs root, for chroot"
 have debootstrap || die "needs debootstrap"
 mkdir -p "$work/log" "$CACHE"
