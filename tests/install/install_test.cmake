@@ -265,7 +265,7 @@ if(python3)
     WRITE "${WORK_DIR}/module.py"
     "import ctypes, os, sys\n"
     "ctypes.CDLL('libceres.so.4')\n"
-    "print(*(l.split()[-1] for l in open('/proc/self/maps') if 'libceres.so' in l))\n"
+    "print(*(l.split(maxsplit=5)[-1] for l in open('/proc/self/maps') if 'libceres.so' in l))\n"
     "sys.exit(os.environ['CERES_SOLVER_PLUGIN'] != 'ceres_ext:device=host')\n")
   expect_run(0 "${lib}/libceres.so" "modules that .*python3[.0-9]* imports"
              --settings=device=host "${python3}" "${WORK_DIR}/module.py")
