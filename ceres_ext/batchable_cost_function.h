@@ -29,7 +29,7 @@
 namespace ceres_ext {
 
 // Changes whenever anything in this file or in small/fit/fit.h does.
-inline constexpr int32_t kBatchModelVersion = 8;
+inline constexpr int32_t kBatchModelVersion = 9;
 
 // A parameter block of a row.
 struct alignas(16) RowBlock {
@@ -66,6 +66,8 @@ struct RowCells {
 // rows of other models share is place[i].
 struct RowBatch {
   int64_t num_rows = 0;
+  // A kernel evaluates no row if this is 0 when it begins; null: all.
+  const int32_t* is_wanted = nullptr;
   const int32_t* place = nullptr;  // num_rows; null: i
 
   // Parameter blocks, those of one combination after the other, and which

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstddef>
 
-#include "ceres/jet.h"
 #include "ceres/line_manifold.h"
 #include "ceres/sphere_manifold.h"
 #include "ceres_ext/base/sentence.h"
@@ -60,33 +59,6 @@ std::vector<BlockDifference::Part> PartsOf(const ceres::Manifold* manifold,
     parts.push_back(std::move(part));
   }
   return parts;
-}
-
-// by_x: 3 x 4, in rows of `stride` values, or null.
-void DifferenceOfQuaternions(Kind kind,
-                             const double* x,
-                             const double* reference,
-                             int stride,
-                             double* d,
-                             double* by_x) {
-  using Jet = ceres::Jet<double, 4>;
-  // Value (i + shift) % 4 is part i of w, x, y, z.
-  const int shift = kind == Kind::kQuaternion ? 0 : 3;
-  Jet q[4];
-  double of_reference[4];
-  for (int i = 0; i < 4; ++i) {
-    const int value = (i + shift) % 4;
-    q[i] = Jet(x[value], value);
-    of_reference[i] = reference[value];
-  }
-  Jet turn[3];
-  QuaternionDifference(q, of_reference, turn);
-  for (int e = 0; e < 3; ++e) {
-    d[e] = turn[e].a;
-    for (int c = 0; c < 4 && by_x != nullptr; ++c) {
-      by_x[stride * e + c] = turn[e].v[c];
-    }
-  }
 }
 
 // Ceres's manifolds have the derivative of y (-) x_0 at y = x_0 alone. That by

@@ -6,7 +6,9 @@
 #ifndef CERES_EXT_BLOCKS_QUATERNION_DIFFERENCE_H_
 #define CERES_EXT_BLOCKS_QUATERNION_DIFFERENCE_H_
 
+#include "ceres/jet.h"
 #include "ceres/rotation.h"
+#include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/photogrammetry.h"
 
 namespace ceres_ext {
@@ -24,6 +26,35 @@ CERES_HOST_DEVICE void QuaternionDifference(const T* y,
   QuaternionToLogarithm(turn, difference);
   for (int i = 0; i < 3; ++i) {
     difference[i] *= T(0.5);
+  }
+}
+
+// The same of values in the order of `kind`, a quaternion's. by_y: 3 x 4, in
+// rows of `stride` values, or null.
+CERES_HOST_DEVICE inline void DifferenceOfQuaternions(
+    BlockDifference::Kind kind,
+    const double* y,
+    const double* x,
+    int stride,
+    double* d,
+    double* by_y) {
+  using Jet = ceres::Jet<double, 4>;
+  // Value (i + shift) % 4 is part i of w, x, y, z.
+  const int shift = kind == BlockDifference::Kind::kQuaternion ? 0 : 3;
+  Jet q[4];
+  double of_x[4];
+  for (int i = 0; i < 4; ++i) {
+    const int value = (i + shift) % 4;
+    q[i] = Jet(y[value], value);
+    of_x[i] = x[value];
+  }
+  Jet turn[3];
+  QuaternionDifference(q, of_x, turn);
+  for (int e = 0; e < 3; ++e) {
+    d[e] = turn[e].a;
+    for (int c = 0; c < 4 && by_y != nullptr; ++c) {
+      by_y[stride * e + c] = turn[e].v[c];
+    }
   }
 }
 

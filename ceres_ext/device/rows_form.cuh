@@ -27,10 +27,12 @@ __global__ void __launch_bounds__(kernels::kVectorBlock, 2)
                        double* partial,
                        int32_t* ticket,
                        RowSums* sums) {
+  const int64_t num_rows =
+      rows.is_wanted == nullptr || *rows.is_wanted != 0 ? rows.num_rows : 0;
   kernels::TwoSums value;
 #pragma unroll 1
   for (int64_t i = int64_t{blockIdx.x} * kernels::kVectorBlock + threadIdx.x;
-       i < rows.num_rows;
+       i < num_rows;
        i += int64_t{gridDim.x} * kernels::kVectorBlock) {
     const RowTerm term = Source::Evaluate(rows, i);
     value.first += term.first;

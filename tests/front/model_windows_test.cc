@@ -2,7 +2,7 @@
 //
 // Windows of user-defined models against stock Ceres, window by window; the
 // same bits alone, in batches and with any number of threads; windows that are
-// not valid beside others.
+// not valid beside others. With CERES_EXT_TEST_ON_CUDA on a device.
 
 #include <algorithm>
 #include <array>
@@ -27,6 +27,9 @@
 #include "tests/common/random_cases.h"
 #include "tests/front/batch_cases.h"
 #include "tests/front/model_window_functors.h"
+#ifdef CERES_EXT_EMULATED
+#include "tests/front/model_window_functors.cu"
+#endif
 
 namespace ceres_ext {
 namespace {
@@ -376,6 +379,10 @@ BatchSummary SolveWindows(const ceres::Solver::Options& options,
   std::string error;
   EXPECT_TRUE(SolveBatch(options, ext_options, problems, &summary, &error))
       << error;
+  // Not by the host in place of a device.
+  EXPECT_EQ(summary.device.find("host") == std::string::npos,
+            ext_options.device == DEVICE_CUDA)
+      << summary.device;
   return summary;
 }
 

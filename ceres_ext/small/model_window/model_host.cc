@@ -33,69 +33,70 @@ void Evaluate(const ModelHostRows& rows) {
   }
 }
 
-// True if r and the columns J P are evaluated.
-bool EvaluateColumns(const ModelHostPrior& prior) {
-  const int num_residuals = prior.num_residuals();
-  std::vector<double*> jacobians;
-  double* next = prior.jacobians;
-  for (int k = 0; k < prior.prior->num_blocks(); ++k) {
-    jacobians.push_back(next);
-    next += int64_t{num_residuals} * prior.prior->difference(k).size();
-  }
-  if (!prior.prior->Evaluate(
-          prior.values.data(), prior.residuals, jacobians.data())) {
-    return false;
-  }
-  for (int k = 0; k < prior.prior->num_blocks(); ++k) {
-    const ModelHostPrior::Block& block = prior.blocks[k];
-    const int size = prior.prior->difference(k).size();
-    const double* from = jacobians[k];
-    double* to = prior.columns + block.column;
-    for (int i = 0; i < num_residuals && block.num_columns > 0;
-         ++i, from += size, to += prior.num_columns) {
-      if (block.tangent == nullptr) {
-        std::copy_n(from, size, to);
-        continue;
-      }
-      std::fill_n(to, block.num_columns, 0.0);
-      for (int e = 0; e < size; ++e) {
-        for (int c = 0; c < block.num_columns; ++c) {
-          to[c] += from[e] * block.tangent[block.num_columns * e + c];
-        }
-      }
-    }
-  }
-  return true;
-}
-
-void Evaluate(const ModelHostPrior& prior) {
-  *prior.squared_norm = NAN;
-  try {
-    if (!EvaluateColumns(prior)) {
-      return;
-    }
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (...) {  // As a prior that can't be evaluated.
+// d and D P of a prior's block; NaN if its manifold fails.
+void SetDifference(const ModelWindow& window,
+                   const internal::BlockDifference& difference,
+                   const ModelPriorBlock& block) {
+  double* const d = window.differences + block.difference;
+  double* const by = window.by_columns + block.by_columns;
+  std::vector<double> by_values(size_t(difference.num_columns()) *
+                                difference.size());
+  if (!difference.Evaluate(
+          block.state >= 0 ? window.candidate + block.state
+                           : window.constants - 1 - block.state,
+          window.prior_values + block.reference,
+          d,
+          block.num_columns > 0 ? by_values.data() : nullptr)) {
+    std::fill_n(d, block.num_differences, NAN);
     return;
   }
-  double sum = 0.0;
-  for (int i = 0; i < prior.num_residuals(); ++i) {
-    sum += prior.residuals[i] * prior.residuals[i];
+  const double* from = by_values.data();
+  double* to = by;
+  const int n = block.num_columns;
+  for (int r = 0; r < block.num_differences && n > 0;
+       ++r, from += block.size, to += n) {
+    if (block.tangent < 0) {
+      std::copy_n(from, n, to);
+      continue;
+    }
+    const double* const p = window.tangents + block.tangent;
+    std::fill_n(to, n, 0.0);
+    for (int e = 0; e < block.size; ++e) {
+      for (int c = 0; c < n; ++c) {
+        to[c] += from[e] * p[n * e + c];
+      }
+    }
   }
-  *prior.squared_norm = sum;
+}
+
+void SetDifferences(const ModelWindow& window,
+                    int k,
+                    const BlockMarginalPrior& marginal) {
+  const ModelPrior& prior = window.priors[k];
+  for (int b = prior.block; b < prior.block_end; ++b) {
+    const ModelPriorBlock& block = window.prior_blocks[b];
+    try {
+      SetDifference(window, marginal.difference(b - prior.block), block);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (...) {  // As a manifold that fails.
+      std::fill_n(
+          window.differences + block.difference, block.num_differences, NAN);
+    }
+  }
 }
 
 }  // namespace
 
-void SolveModelWindowOnHost(const ModelWindowRecord& record,
-                            const ModelTables& tables,
-                            const TrustRegionOptions& options,
-                            const unsigned char* inputs,
-                            unsigned char* outputs,
-                            std::vector<ModelHostRows>* rows,
-                            std::vector<ModelHostPrior>* priors,
-                            std::vector<double>* memory) {
+void SolveModelWindowOnHost(
+    const ModelWindowRecord& record,
+    const ModelTables& tables,
+    const TrustRegionOptions& options,
+    const unsigned char* inputs,
+    unsigned char* outputs,
+    const std::vector<const BlockMarginalPrior*>& marginals,
+    std::vector<ModelHostRows>* rows,
+    std::vector<double>* memory) {
   const int64_t scratch_size =
       ModelScratch(record.counts).num_bytes / int64_t{sizeof(double)};
   const int64_t schur_size = ModelSchurSize(record.counts.num_columns);
@@ -103,10 +104,6 @@ void SolveModelWindowOnHost(const ModelWindowRecord& record,
   for (const ModelHostRows& of_model : *rows) {
     const int64_t n = of_model.batch.num_rows;
     size += n * (of_model.batch.f.row + of_model.model->num_residuals + 1);
-  }
-  for (const ModelHostPrior& prior : *priors) {
-    size += int64_t{prior.num_residuals()} * (prior.num_columns + 1) + 1 +
-            prior.num_derivatives();
   }
   if (static_cast<int64_t>(memory->size()) < size) {
     memory->resize(size);
@@ -118,41 +115,23 @@ void SolveModelWindowOnHost(const ModelWindowRecord& record,
                      reinterpret_cast<unsigned char*>(memory->data()),
                      memory->data() + scratch_size);
   double* next = memory->data() + scratch_size + schur_size;
-  int32_t number = 0;
   for (ModelHostRows& of_model : *rows) {
     RowBatch& batch = of_model.batch;
     const auto n = static_cast<int32_t>(batch.num_rows);
-    ModelRows& of_window = window.rows[window.num_models++];
     batch.f.data = next;
     batch.residuals = next + n * batch.f.row;
     batch.squared_norms = batch.residuals + n * of_model.model->num_residuals;
     next = batch.squared_norms + n;
-    of_window = {number,
-                 number + n,
-                 of_model.model->num_residuals,
-                 static_cast<int32_t>(batch.f.residual),
-                 static_cast<const double*>(batch.f.data),
-                 batch.residuals,
-                 batch.squared_norms,
-                 batch.loss};
-    number += n;
+    ModelRows of_window;
+    of_window.num_residuals = of_model.model->num_residuals;
+    of_window.stride = static_cast<int32_t>(batch.f.residual);
+    of_window.columns = static_cast<const double*>(batch.f.data);
+    of_window.residuals = batch.residuals;
+    of_window.squared_norms = batch.squared_norms;
+    of_window.loss = batch.loss;
+    window.AddRows(n, of_window);
   }
-  for (ModelHostPrior& prior : *priors) {
-    prior.columns = next;
-    prior.residuals = next + int64_t{prior.num_residuals()} * prior.num_columns;
-    prior.squared_norm = prior.residuals + prior.num_residuals();
-    prior.jacobians = prior.squared_norm + 1;
-    next = prior.jacobians + prior.num_derivatives();
-    window.rows[window.num_models++] = {number,
-                                        number + 1,
-                                        prior.num_residuals(),
-                                        prior.num_columns,
-                                        prior.columns,
-                                        prior.residuals,
-                                        prior.squared_norm,
-                                        kernels::LossRef()};
-    ++number;
-  }
+  window.AddPriors();
   HostTeam team;
   int32_t verdict = 0;
   ModelSolve<HostTeam> solve(window, &verdict, &team);
@@ -161,8 +140,8 @@ void SolveModelWindowOnHost(const ModelWindowRecord& record,
     for (const ModelHostRows& of_model : *rows) {
       Evaluate(of_model);
     }
-    for (const ModelHostPrior& prior : *priors) {
-      Evaluate(prior);
+    for (size_t k = 0; k < marginals.size(); ++k) {
+      SetDifferences(window, static_cast<int>(k), *marginals[k]);
     }
   } while (Advance(&solve));
 }

@@ -19,42 +19,18 @@ struct ModelHostRows {
   RowBatch batch;
 };
 
-// A marginal prior of the window.
-struct ModelHostPrior {
-  // A block that varies has columns of the derivative by it, and null or P.
-  struct Block {
-    const double* tangent = nullptr;
-    int32_t column = 0;
-    int32_t num_columns = 0;
-  };
-  const BlockMarginalPrior* prior = nullptr;
-  int32_t num_columns = 0;
-  std::vector<const double*> values;  // of each block
-  std::vector<Block> blocks;
-  // Set by the solve: J P, r and |r|^2, and J block by block.
-  double* columns = nullptr;
-  double* residuals = nullptr;
-  double* squared_norm = nullptr;
-  double* jacobians = nullptr;
-
-  int32_t num_residuals() const { return prior->num_residuals(); }
-  // Values of J.
-  int64_t num_derivatives() const {
-    return int64_t{num_residuals()} *
-           static_cast<int64_t>(prior->references().size());
-  }
-};
-
-// Solves the window of a record in `inputs`. *memory is the thread's, for this
-// and later windows. Throws std::bad_alloc where it can't grow.
-void SolveModelWindowOnHost(const ModelWindowRecord& record,
-                            const ModelTables& tables,
-                            const TrustRegionOptions& options,
-                            const unsigned char* inputs,
-                            unsigned char* outputs,
-                            std::vector<ModelHostRows>* rows,
-                            std::vector<ModelHostPrior>* priors,
-                            std::vector<double>* memory);
+// Solves the window of a record in `inputs`. marginals: its priors. *memory is
+// the thread's, for this and later windows. Throws std::bad_alloc where it
+// can't grow.
+void SolveModelWindowOnHost(
+    const ModelWindowRecord& record,
+    const ModelTables& tables,
+    const TrustRegionOptions& options,
+    const unsigned char* inputs,
+    unsigned char* outputs,
+    const std::vector<const BlockMarginalPrior*>& marginals,
+    std::vector<ModelHostRows>* rows,
+    std::vector<double>* memory);
 
 }  // namespace ceres_ext
 

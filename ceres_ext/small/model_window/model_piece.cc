@@ -87,6 +87,16 @@ std::string ModelPiece::TryPack(int64_t i, SmallWorkspace* /*workspace*/) {
   CopyTo(plan.schur_entries, to + at.schur_entries);
   CopyTo(plan.run_begin, to + at.run_begin);
   CopyTo(plan.runs, to + at.runs);
+  CopyTo(plan.priors, to + at.priors);
+  CopyTo(plan.prior_blocks, to + at.prior_blocks);
+  CopyTo(plan.prior_parts, to + at.prior_parts);
+  auto* of_priors = reinterpret_cast<double*>(to + at.prior_values);
+  for (const BlockMarginalPrior* const prior : plan.marginals) {
+    for (const std::vector<double>* const values :
+         {&prior->references(), &prior->matrix(), &prior->offset()}) {
+      of_priors = std::copy(values->begin(), values->end(), of_priors);
+    }
+  }
   PackRows(window);
   // The result if the window is not solved.
   *ResultOf(i) = ModelResult();
@@ -131,25 +141,30 @@ void ModelPiece::PackRows(const One& window) {
   }
 }
 
-RowBatch ModelPiece::RowsOf(int m, int64_t begin, int64_t end) const {
+RowBatch ModelPiece::RowsOf(int m,
+                            int64_t begin,
+                            int64_t end,
+                            const kernels::RobustLoss* losses,
+                            const unsigned char* inputs,
+                            const unsigned char* outputs) const {
   const BatchModel& model = *windows_->models()[m];
   const Rows& at = rows_[m];
   RowBatch rows;
   rows.num_rows = end - begin;
-  rows.blocks = reinterpret_cast<const RowBlock*>(inputs_ + at.blocks) +
+  rows.blocks = reinterpret_cast<const RowBlock*>(inputs + at.blocks) +
                 begin * model.num_parameter_blocks;
-  rows.state = reinterpret_cast<const double*>(outputs_);
-  rows.constant_state = reinterpret_cast<const double*>(inputs_);
-  rows.tangents = reinterpret_cast<const double*>(outputs_);
+  rows.state = reinterpret_cast<const double*>(outputs);
+  rows.constant_state = reinterpret_cast<const double*>(inputs);
+  rows.tangents = reinterpret_cast<const double*>(outputs);
   rows.constant_row = NumWords(model);
   rows.constant_word = 1;
-  rows.constants = reinterpret_cast<const uint64_t*>(inputs_ + at.constants) +
+  rows.constants = reinterpret_cast<const uint64_t*>(inputs + at.constants) +
                    begin * rows.constant_row;
-  rows.loss.losses = windows_->losses().data();
+  rows.loss.losses = losses;
   rows.loss.loss_id =
-      windows_->losses().empty() ? nullptr : inputs_ + at.loss_id + begin;
+      windows_->losses().empty() ? nullptr : inputs + at.loss_id + begin;
   rows.loss.weights =
-      reinterpret_cast<const double*>(inputs_ + at.weights) + begin;
+      reinterpret_cast<const double*>(inputs + at.weights) + begin;
   rows.apply_loss = true;
   rows.f.residual = windows_->num_columns(m);
   rows.f.row = rows.f.residual * model.num_residuals;
@@ -157,43 +172,18 @@ RowBatch ModelPiece::RowsOf(int m, int64_t begin, int64_t end) const {
   return rows;
 }
 
-std::vector<ModelHostPrior> ModelPiece::PriorsOf(const One& window) const {
-  const ModelOutput out(window.plan.counts);
-  const ModelInput in(window.plan.counts);
-  const unsigned char* const outputs = outputs_ + window.record.output_begin;
-  const auto* const values =
-      reinterpret_cast<const double*>(outputs + out.candidate);
-  const auto* const tangents =
-      reinterpret_cast<const double*>(outputs + out.tangents);
-  const auto* const constants = reinterpret_cast<const double*>(
-      inputs_ + window.record.input_begin + in.constants);
-  std::vector<ModelHostPrior> priors;
-  for (const ModelPlan::Prior& of : window.plan.priors) {
-    ModelHostPrior& prior = priors.emplace_back();
-    prior.prior = of.prior;
-    prior.num_columns = of.num_columns;
-    for (int k = 0; k < of.prior->num_blocks(); ++k) {
-      const RowBlock& block = window.plan.row_blocks[of.first_block + k];
-      prior.values.push_back(block.state >= 0 ? values + block.state
-                                              : constants - 1 - block.state);
-      prior.blocks.push_back(
-          {block.tangent >= 0 ? tangents + block.tangent : nullptr,
-           block.column,
-           block.size});
-    }
-  }
-  return priors;
-}
-
 void ModelPiece::TrySolve(int64_t i, SmallWorkspace* workspace) {
   const ModelWindowRecord& record = one(i).record;
   std::vector<ModelHostRows> rows;
   for (size_t m = 0; m < windows_->models().size(); ++m) {
-    rows.push_back(
-        {windows_->models()[m],
-         RowsOf(static_cast<int>(m), record.row_begin[m], record.row_end[m])});
+    rows.push_back({windows_->models()[m],
+                    RowsOf(static_cast<int>(m),
+                           record.row_begin[m],
+                           record.row_end[m],
+                           windows_->losses().data(),
+                           inputs_,
+                           outputs_)});
   }
-  std::vector<ModelHostPrior> priors = PriorsOf(one(i));
   const ManifoldTable& manifolds = windows_->manifolds();
   SolveModelWindowOnHost(
       record,
@@ -201,9 +191,44 @@ void ModelPiece::TrySolve(int64_t i, SmallWorkspace* workspace) {
       *options_,
       inputs_,
       outputs_,
+      one(i).plan.marginals,
       &rows,
-      &priors,
       &static_cast<Workspace*>(workspace)->memory);
+}
+
+kernels::Status ModelPiece::Launch([[maybe_unused]] const unsigned char* inputs,
+                                   [[maybe_unused]] unsigned char* outputs,
+                                   [[maybe_unused]] const int32_t* stop,
+                                   bool /*may_share*/,
+                                   [[maybe_unused]] DeviceMachine* machine) {
+  if (launcher_ == nullptr) {
+    launcher_ = std::make_unique<ModelLauncher<DeviceMachine>>(machine);
+  }
+  CERES_EXT_RETURN_IF_ERROR(
+      launcher_->SetTables(windows_->losses(), windows_->manifolds()));
+  std::vector<ModelWindowRecord> records;
+  records.reserve(numbers().size());
+  for (const int64_t i : numbers()) {
+    records.push_back(one(i).record);
+  }
+  std::vector<ModelDeviceRows> rows;
+  for (size_t m = 0; m < windows_->models().size(); ++m) {
+    rows.push_back({windows_->models()[m],
+                    RowsOf(static_cast<int>(m),
+                           0,
+                           rows_[m].num_rows,
+                           launcher_->losses(),
+                           inputs,
+                           outputs)});
+  }
+  AdvanceModelsParams params;
+  params.options = *options_;
+  if (params.options.stop != nullptr) {
+    params.options.stop = stop;
+  }
+  params.inputs = inputs;
+  params.outputs = outputs;
+  return launcher_->Launch(&records, &rows, &params);
 }
 
 const char* ModelPiece::WhyNotSolved(int64_t i) const {

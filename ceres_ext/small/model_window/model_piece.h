@@ -14,6 +14,7 @@
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/small/kind.h"
 #include "ceres_ext/small/model_window/model_host.h"
+#include "ceres_ext/small/model_window/model_launcher.h"
 #include "ceres_ext/small/model_window/model_plan.h"
 #include "ceres_ext/small/model_window/model_window.h"
 #include "ceres_ext/small/model_window/model_windows.h"
@@ -34,14 +35,14 @@ class ModelPiece final : public SmallPiece {
   bool PacksOnHost() const override { return true; }
   ReducedSize SizeOf(int64_t i) const override;
   const char* plural() const override { return "windows of models"; }
-  // ModelWindows leaves them to the host.
-  kernels::Status Launch(const unsigned char* /*inputs*/,
-                         unsigned char* /*outputs*/,
-                         const int32_t* /*stop*/,
-                         bool /*may_share*/,
-                         DeviceMachine* /*machine*/) override {
-    return {kernels::StatusCode::kUnsupported, "the host solves them"};
-  }
+  // A launch for each model and one that advances the windows, iteration by
+  // iteration. Waits if there may be many of these.
+  kernels::Status Launch(const unsigned char* inputs,
+                         unsigned char* outputs,
+                         const int32_t* stop,
+                         bool may_share,
+                         DeviceMachine* machine) override;
+  void LeaveDevice() override { launcher_.reset(); }
 
  private:
   struct Workspace : SmallWorkspace {
@@ -83,12 +84,18 @@ class ModelPiece final : public SmallPiece {
                                           one(i).record.output_begin);
   }
   void PackRows(const One& window);
-  RowBatch RowsOf(int m, int64_t begin, int64_t end) const;
-  std::vector<ModelHostPrior> PriorsOf(const One& window) const;
+  // The pointers are of the machine that evaluates.
+  RowBatch RowsOf(int m,
+                  int64_t begin,
+                  int64_t end,
+                  const kernels::RobustLoss* losses,
+                  const unsigned char* inputs,
+                  const unsigned char* outputs) const;
 
   const ModelWindows* windows_ = nullptr;
   std::vector<One> ones_;
   Rows rows_[kMaxModels];
+  std::unique_ptr<ModelLauncher<DeviceMachine>> launcher_;
 };
 
 }  // namespace ceres_ext

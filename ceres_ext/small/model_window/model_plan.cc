@@ -19,6 +19,8 @@ constexpr int kWordBits = 64;
 constexpr int kMaskWords = kMaxModelBlocks / kWordBits;
 // Most pairs of neighbours of blocks of E, of eight bytes each.
 constexpr int64_t kMaxPairs = int64_t{1} << 22;
+// Most values of A of a marginal prior.
+constexpr int64_t kMaxPriorValues = int64_t{1} << 26;
 
 // A set of blocks of F.
 struct BlockSet {
@@ -229,6 +231,14 @@ class ModelPlanner {
     }
     if (WeightOf(of, k) != 1.0) {
       return "a marginal prior of a window has a weight";
+    }
+    if (one.prior->num_residuals() > kMaxModelRows ||
+        static_cast<int64_t>(one.prior->matrix().size()) > kMaxPriorValues) {
+      return Sentence("a marginal prior has more than ",
+                      kMaxModelRows,
+                      " residuals or ",
+                      kMaxPriorValues,
+                      " values");
     }
     priors->push_back(std::move(one));
     return "";
@@ -461,7 +471,9 @@ class ModelPlanner {
       part_begin_.push_back(first_part);
       const int m = windows_.model_of(row.array);
       if (IsPrior(row)) {
-        plan_.priors.push_back({&PriorOf(row), 0, column});
+        plan_.marginals.push_back(&PriorOf(row));
+        plan_.priors.emplace_back();
+        plan_.priors.back().num_columns = column;
         plan_.num_residuals += PriorOf(row).num_residuals();
       } else {
         ++plan_.num_rows[m];
@@ -588,27 +600,73 @@ class ModelPlanner {
     const size_t num_of_models = plan_.rows.size() - plan_.priors.size();
     plan_.row_blocks.resize(kMaxModelSlots * num_of_models);
     for (size_t k = 0; k < plan_.rows.size(); ++k) {
-      size_t first = kMaxModelSlots * k;
       if (k >= num_of_models) {
-        first = plan_.row_blocks.size();
-        ModelPlan::Prior& prior = plan_.priors[k - num_of_models];
-        prior.first_block = static_cast<int64_t>(first);
-        plan_.row_blocks.resize(first + prior.prior->num_blocks());
+        PlacePrior(k, &plan_.priors[k - num_of_models]);
+        continue;
       }
-      int part = part_begin_[k];
-      ForEachSlot(plan_.rows[k], [&](int s, int32_t place) {
-        RowBlock& row_block = plan_.row_blocks[first + s];
-        row_block.state = place;
-        if (place >= 0) {
-          const ModelBlock& block = plan_.blocks[parts_[part].block];
-          row_block = {block.state,
-                       block.tangent,
-                       parts_[part].column,
-                       block.num_columns};
-          ++part;
-        }
-      });
+      RowBlock* const of_row = plan_.row_blocks.data() + kMaxModelSlots * k;
+      ForEachPlaced(k, [&](int s, const RowBlock& of) { of_row[s] = of; });
     }
+  }
+
+  // Calls function(s, its block) for the blocks of row k.
+  template <typename Function>
+  void ForEachPlaced(size_t k, const Function& function) {
+    int part = part_begin_[k];
+    ForEachSlot(plan_.rows[k], [&](int s, int32_t place) {
+      RowBlock of;
+      of.state = place;
+      if (place >= 0) {
+        const ModelBlock& block = plan_.blocks[parts_[part].block];
+        of = {
+            block.state, block.tangent, parts_[part].column, block.num_columns};
+        ++part;
+      }
+      function(s, of);
+    });
+  }
+
+  void PlacePrior(size_t row, ModelPrior* prior) {
+    ModelCounts& counts = plan_.counts;
+    const BlockMarginalPrior& of = PriorOf(plan_.rows[row]);
+    prior->num_residuals = of.num_residuals();
+    prior->num_differences = of.num_columns();
+    prior->block = counts.num_prior_blocks;
+    prior->difference = counts.num_differences;
+    prior->columns = counts.num_prior_columns;
+    prior->residuals = counts.num_prior_residuals;
+    ForEachPlaced(row, [&](int s, const RowBlock& placed) {
+      const internal::BlockDifference& difference = of.difference(s);
+      ModelPriorBlock block;
+      block.state = placed.state;
+      block.tangent = placed.tangent;
+      block.column = placed.column;
+      block.num_columns = placed.size;
+      block.size = difference.size();
+      block.reference = counts.num_prior_values + of.reference_begin(s);
+      block.difference = counts.num_differences + of.column_begin(s);
+      block.num_differences = difference.num_columns();
+      block.by_columns = counts.num_by_columns;
+      block.part = static_cast<int32_t>(plan_.prior_parts.size());
+      for (const auto& part : difference.parts()) {
+        plan_.prior_parts.push_back({part.kind, part.size});
+      }
+      block.part_end = static_cast<int32_t>(plan_.prior_parts.size());
+      counts.num_by_columns += block.num_differences * block.num_columns;
+      plan_.prior_blocks.push_back(block);
+    });
+    counts.num_prior_blocks = static_cast<int32_t>(plan_.prior_blocks.size());
+    counts.num_prior_parts = static_cast<int32_t>(plan_.prior_parts.size());
+    prior->block_end = counts.num_prior_blocks;
+    prior->matrix =
+        counts.num_prior_values + static_cast<int32_t>(of.references().size());
+    prior->offset =
+        prior->matrix + prior->num_residuals * prior->num_differences;
+    counts.num_prior_values = prior->offset + prior->num_residuals;
+    counts.num_differences += prior->num_differences;
+    counts.num_prior_columns += prior->num_residuals * prior->num_columns;
+    counts.num_prior_residuals += prior->num_residuals;
+    ++counts.num_priors;
   }
 
   // Adds up the cost of rows that no block can change, as Ceres does.

@@ -30,21 +30,15 @@ struct ModelPlan {
     int64_t number = 0;
   };
 
-  struct Prior {
-    const BlockMarginalPrior* prior = nullptr;
-    int64_t first_block = 0;  // in row_blocks
-    int32_t num_columns = 0;  // of those that vary
-  };
-
   ModelCounts counts;
   std::vector<Place> varying;         // in the order of `blocks`
   std::vector<Place> constant;        // whose values are end to end
   std::vector<Row> rows;              // of models, then priors
   int32_t num_rows[kMaxModels] = {};  // of each model
-  std::vector<Prior> priors;
-  // kMaxModelSlots of each row, then those of priors. state and tangent count
-  // from the window's.
+  // kMaxModelSlots of each row of a model. state and tangent count from the
+  // window's.
   std::vector<RowBlock> row_blocks;
+  std::vector<const BlockMarginalPrior*> marginals;
   double fixed_cost = 0.0;
   int32_t num_residuals = 0;
 
@@ -58,6 +52,9 @@ struct ModelPlan {
   std::vector<ModelEntry> schur_entries;
   std::vector<int32_t> run_begin;
   std::vector<ModelRun> runs;
+  std::vector<ModelPrior> priors;  // of marginals
+  std::vector<ModelPriorBlock> prior_blocks;
+  std::vector<ModelPriorPart> prior_parts;
 };
 
 // Returns why problem i is not a model window, or an empty string. Thread safe.

@@ -1,13 +1,15 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A Levenberg-Marquardt solve of a model window (model_window.h) by a team,
-// which so far is a thread of the host. The only copy of the loop. Between its
-// calls the rows are evaluated at the candidate, with derivatives:
+// A Levenberg-Marquardt solve of a model window (model_window.h) by a team, a
+// block of threads of a device or a thread of the host. The only copy of the
+// loop. Between its calls the rows of models are evaluated at the candidate,
+// with derivatives, and the differences of priors:
 //
 //   solve.Begin(options);
-//   do evaluate the rows; while (solve.Advance());
+//   do evaluate; while (solve.Advance());
 //
-// Advance judges the candidate. If it becomes x, H and g are added up. Then
+// Advance evaluates the priors and judges the candidate. If it becomes x, H and
+// g are added up. Then
 //
 //   per block of E  V + D^2 = L L', Y = L^-1 W, z = L^-1 g
 //   per cell of FF  S = U + D^2 - sum of Y'Y, b = -g + sum of Y'z
@@ -27,6 +29,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "ceres_ext/blocks/quaternion_difference.h"
 #include "ceres_ext/small/fit/fit.h"
 #include "ceres_ext/small/model_window/model_window.h"
 #include "ceres_ext/solver/trust_region.h"
@@ -59,8 +62,18 @@ class ModelSolve : public ModelWindow {
     ForgetRows();
   }
 
-  // The rows are evaluated at the candidate. True if there is another one.
+  // d and D P of all priors, except for manifolds that are on the host alone.
+  CERES_EXT_HOST_DEVICE void SetDifferences() {
+    for (int k = rank(); k < counts.num_prior_blocks; k += size()) {
+      SetDifference(prior_blocks[k]);
+    }
+    team_->Barrier();
+  }
+
+  // The rows are evaluated at the candidate, and the differences of priors.
+  // True if there is another one.
   CERES_EXT_HOST_DEVICE bool Advance() {
+    EvaluatePriors();
     const double cost = Cost();
     const bool is_first = result->has_begun == 0;
     team_->Barrier();
@@ -149,6 +162,110 @@ class ModelSolve : public ModelWindow {
     }
     ManifoldOf(block).PlusJacobian(
         candidate + block.state, block.num_columns, p);
+  }
+
+  CERES_EXT_HOST_DEVICE void SetDifference(const ModelPriorBlock& block) {
+    using Kind = internal::BlockDifference::Kind;
+    const double* at = block.state >= 0 ? candidate + block.state
+                                        : constants - 1 - block.state;
+    const double* reference = prior_values + block.reference;
+    double* d = differences + block.difference;
+    double* by = by_columns + block.by_columns;
+    const int n = block.num_columns;
+    // Rows of P, of which there are none if the block is constant.
+    const double* p = block.tangent >= 0 ? tangents + block.tangent : nullptr;
+    int first = 0;
+    for (int k = block.part; k < block.part_end; ++k) {
+      const ModelPriorPart& part = prior_parts[k];
+      const bool is_quaternion =
+          part.kind == Kind::kQuaternion || part.kind == Kind::kEigenQuaternion;
+      double by_values[12];
+      if (is_quaternion) {
+        internal::DifferenceOfQuaternions(
+            part.kind, at, reference, 4, d, by_values);
+      }
+      const int num_rows = is_quaternion                ? 3
+                           : part.kind == Kind::kValues ? part.size
+                                                        : 0;
+      for (int r = 0; r < num_rows; ++r) {
+        if (!is_quaternion) {
+          d[r] = at[r] - reference[r];
+        }
+        for (int c = 0; c < n; ++c) {
+          double sum = 0.0;
+          for (int e = is_quaternion ? 0 : r;
+               e < (is_quaternion ? part.size : r + 1);
+               ++e) {
+            const double of_value = is_quaternion ? by_values[4 * r + e] : 1.0;
+            sum += of_value * (p != nullptr     ? p[n * e + c]
+                               : first + e == c ? 1.0
+                                                : 0.0);
+          }
+          by[n * r + c] = sum;
+        }
+      }
+      at += part.size;
+      reference += part.size;
+      first += part.size;
+      d += num_rows;
+      by += n * num_rows;
+      p = p != nullptr ? p + n * part.size : nullptr;
+    }
+  }
+
+  // J P = A D P and r = A d + b, a warp a residual.
+  CERES_EXT_HOST_DEVICE void EvaluatePriors() {
+    if (counts.num_priors == 0) {
+      return;  // The same for all threads.
+    }
+    for (int k = 0; k < counts.num_priors; ++k) {
+      const ModelPrior& prior = priors[k];
+      const double* const d = differences + prior.difference;
+      for (int i = warp(); i < prior.num_residuals; i += num_warps()) {
+        const double* const a =
+            prior_values + prior.matrix + int64_t{i} * prior.num_differences;
+        double sum = 0.0;
+        for (int c = lane(); c < prior.num_differences; c += kWarp) {
+          sum += a[c] * d[c];
+        }
+        sum = team_->WarpSum(sum);
+        if (lane() == 0) {
+          prior_residuals[prior.residuals + i] =
+              sum + prior_values[prior.offset + i];
+        }
+        for (int b = prior.block; b < prior.block_end; ++b) {
+          SetColumns(prior, prior_blocks[b], a, i);
+        }
+      }
+    }
+    team_->Barrier();
+    for (int k = rank(); k < counts.num_priors; k += size()) {
+      const ModelPrior& prior = priors[k];
+      const double* const r = prior_residuals + prior.residuals;
+      double sum = 0.0;
+      for (int i = 0; i < prior.num_residuals; ++i) {
+        sum += r[i] * r[i];
+      }
+      prior_norms[k] = sum;
+    }
+    team_->Barrier();
+  }
+  // The columns of residual i by a block. a: the residual's row of A.
+  CERES_EXT_HOST_DEVICE void SetColumns(const ModelPrior& prior,
+                                        const ModelPriorBlock& block,
+                                        const double* a,
+                                        int i) {
+    a += block.difference - prior.difference;
+    const double* const by = by_columns + block.by_columns;
+    double* const to = prior_columns + prior.columns +
+                       int64_t{i} * prior.num_columns + block.column;
+    for (int c = lane(); c < block.num_columns; c += kWarp) {
+      double sum = 0.0;
+      for (int e = 0; e < block.num_differences; ++e) {
+        sum += a[e] * by[block.num_columns * e + c];
+      }
+      to[c] = sum;
+    }
   }
 
   // A row that is not evaluated has no cost.

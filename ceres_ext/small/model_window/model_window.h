@@ -21,6 +21,7 @@
 
 #include <cstdint>
 
+#include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/model/manifold.h"
@@ -83,6 +84,44 @@ struct ModelRun {
   int32_t end = 0;
 };
 
+// A part of a block of a prior (BlockDifference::Part).
+struct ModelPriorPart {
+  internal::BlockDifference::Kind kind =
+      internal::BlockDifference::Kind::kValues;
+  int32_t size = 0;
+};
+
+// A block of a prior. state and tangent are as in RowBlock, but count from the
+// window's.
+struct ModelPriorBlock {
+  int32_t state = 0;
+  int32_t tangent = 0;
+  int32_t column = 0;  // of the prior's row of J P
+  int32_t num_columns = 0;
+  int32_t size = 0;             // values
+  int32_t reference = 0;        // the first value, among the window's of priors
+  int32_t difference = 0;       // the first element of d, among the window's
+  int32_t num_differences = 0;  // columns of A
+  int32_t by_columns = 0;       // the first value of D P
+  int32_t part = 0;
+  int32_t part_end = 0;
+};
+
+// A marginal prior |A d + b|^2 / 2, one row of the window. Its places are among
+// the window's.
+struct ModelPrior {
+  int32_t num_residuals = 0;
+  int32_t num_columns = 0;      // of J P
+  int32_t num_differences = 0;  // columns of A
+  int32_t block = 0;
+  int32_t block_end = 0;
+  int32_t difference = 0;
+  int32_t matrix = 0;     // A, row-major, among the values of priors
+  int32_t offset = 0;     // b
+  int32_t columns = 0;    // J P, row-major
+  int32_t residuals = 0;  // r
+};
+
 struct ModelCounts {
   int32_t num_eliminated = 0;
   int32_t num_others = 0;   // blocks of F
@@ -98,6 +137,17 @@ struct ModelCounts {
   int32_t num_runs = 0;
   int32_t num_w = 0;  // values of W
   int32_t num_u = 0;  // values of U
+  // Marginal priors, their blocks, the parts of these, the values of
+  // references, A and b, the elements of d, the values of D P and J P, and the
+  // residuals.
+  int32_t num_priors = 0;
+  int32_t num_prior_blocks = 0;
+  int32_t num_prior_parts = 0;
+  int32_t num_prior_values = 0;
+  int32_t num_differences = 0;
+  int32_t num_by_columns = 0;
+  int32_t num_prior_columns = 0;
+  int32_t num_prior_residuals = 0;
 };
 
 // Places one array after the other in bytes.
@@ -130,10 +180,15 @@ struct ModelInput {
     schur_entries = places.Add<ModelEntry>(n.num_schur_entries);
     run_begin = places.Add<int32_t>(n.num_others + 1);
     runs = places.Add<ModelRun>(n.num_runs);
+    priors = places.Add<ModelPrior>(n.num_priors);
+    prior_blocks = places.Add<ModelPriorBlock>(n.num_prior_blocks);
+    prior_parts = places.Add<ModelPriorPart>(n.num_prior_parts);
+    prior_values = places.Add<double>(n.num_prior_values);
     num_bytes = places.size();
   }
   int64_t values, constants, blocks, eliminated, diagonal_cells,
-      eliminated_cells, cells, entries, schur_entries, run_begin, runs;
+      eliminated_cells, cells, entries, schur_entries, run_begin, runs, priors,
+      prior_blocks, prior_parts, prior_values;
   int64_t num_bytes;
 };
 
@@ -176,9 +231,15 @@ struct ModelScratch {
     diagonal = places.Add<double>(all);
     scale = places.Add<double>(all);
     step = places.Add<double>(all);
+    differences = places.Add<double>(n.num_differences);
+    by_columns = places.Add<double>(n.num_by_columns);
+    prior_columns = places.Add<double>(n.num_prior_columns);
+    prior_residuals = places.Add<double>(n.num_prior_residuals);
+    prior_norms = places.Add<double>(n.num_priors);
     num_bytes = places.size();
   }
-  int64_t w, y, u, v, factors, z, gradient, diagonal, scale, step;
+  int64_t w, y, u, v, factors, z, gradient, diagonal, scale, step, differences,
+      by_columns, prior_columns, prior_residuals, prior_norms;
   int64_t num_bytes;
 };
 
@@ -190,6 +251,7 @@ CERES_EXT_HOST_DEVICE inline int64_t ModelSchurSize(int num_columns) {
 struct ModelWindowRecord {
   int64_t input_begin = 0;
   int64_t output_begin = 0;
+  int64_t scratch_begin = 0;  // on a device: in the piece's scratch
   ModelCounts counts;
   // The window's rows of each model, in the piece's arrays.
   int32_t row_begin[kMaxModels] = {};
@@ -229,6 +291,7 @@ struct ModelWindow {
     inputs += record.input_begin;
     outputs += record.output_begin;
     start = reinterpret_cast<const double*>(inputs + in.values);
+    constants = reinterpret_cast<const double*>(inputs + in.constants);
     blocks = reinterpret_cast<const ModelBlock*>(inputs + in.blocks);
     eliminated =
         reinterpret_cast<const ModelEliminated*>(inputs + in.eliminated);
@@ -242,6 +305,12 @@ struct ModelWindow {
         reinterpret_cast<const ModelEntry*>(inputs + in.schur_entries);
     run_begin = reinterpret_cast<const int32_t*>(inputs + in.run_begin);
     runs = reinterpret_cast<const ModelRun*>(inputs + in.runs);
+    priors = reinterpret_cast<const ModelPrior*>(inputs + in.priors);
+    prior_blocks =
+        reinterpret_cast<const ModelPriorBlock*>(inputs + in.prior_blocks);
+    prior_parts =
+        reinterpret_cast<const ModelPriorPart*>(inputs + in.prior_parts);
+    prior_values = reinterpret_cast<const double*>(inputs + in.prior_values);
     result = reinterpret_cast<ModelResult*>(outputs + out.result);
     x = reinterpret_cast<double*>(outputs + out.values);
     candidate = reinterpret_cast<double*>(outputs + out.candidate);
@@ -256,6 +325,34 @@ struct ModelWindow {
     diagonal = reinterpret_cast<double*>(scratch + own.diagonal);
     scale = reinterpret_cast<double*>(scratch + own.scale);
     step = reinterpret_cast<double*>(scratch + own.step);
+    differences = reinterpret_cast<double*>(scratch + own.differences);
+    by_columns = reinterpret_cast<double*>(scratch + own.by_columns);
+    prior_columns = reinterpret_cast<double*>(scratch + own.prior_columns);
+    prior_residuals = reinterpret_cast<double*>(scratch + own.prior_residuals);
+    prior_norms = reinterpret_cast<double*>(scratch + own.prior_norms);
+  }
+
+  // Rows of the next model.
+  CERES_EXT_HOST_DEVICE void AddRows(int32_t num_rows,
+                                     const ModelRows& of_model) {
+    const int32_t begin = num_models > 0 ? rows[num_models - 1].end : 0;
+    rows[num_models] = of_model;
+    rows[num_models].begin = begin;
+    rows[num_models].end = begin + num_rows;
+    ++num_models;
+  }
+  // After those of all models.
+  CERES_EXT_HOST_DEVICE void AddPriors() {
+    for (int k = 0; k < counts.num_priors; ++k) {
+      const ModelPrior& prior = priors[k];
+      ModelRows of_prior;
+      of_prior.num_residuals = prior.num_residuals;
+      of_prior.stride = prior.num_columns;
+      of_prior.columns = prior_columns + prior.columns;
+      of_prior.residuals = prior_residuals + prior.residuals;
+      of_prior.squared_norms = prior_norms + k;
+      AddRows(1, of_prior);
+    }
   }
 
   ModelCounts counts;
@@ -264,6 +361,7 @@ struct ModelWindow {
   ModelRows rows[kMaxModels + kMaxModelPriors];
 
   const double* start;
+  const double* constants;
   const ModelBlock* blocks;
   const ModelEliminated* eliminated;
   const ModelCell* diagonal_cells;  // EE
@@ -273,6 +371,10 @@ struct ModelWindow {
   const ModelEntry* schur_entries;
   const int32_t* run_begin;  // of each block of F
   const ModelRun* runs;      // of L behind its columns
+  const ModelPrior* priors;
+  const ModelPriorBlock* prior_blocks;
+  const ModelPriorPart* prior_parts;
+  const double* prior_values;
   ModelResult* result;
   double* x;
   double* candidate;
@@ -288,6 +390,13 @@ struct ModelWindow {
   double* diagonal;
   double* scale;
   double* step;
+  // At the candidate: d of each prior, and its derivatives D P by the columns
+  // of its blocks; J P = A D P, r = A d + b, and |r|^2.
+  double* differences;
+  double* by_columns;
+  double* prior_columns;
+  double* prior_residuals;
+  double* prior_norms;
   double* schur;
 };
 

@@ -92,8 +92,41 @@ std::string ModelWindows::ReadArray(const ArrayProblem::Residuals& residuals,
   return "";
 }
 
+std::string ModelWindows::WhyNotOnDevice() const {
+  for (const BatchModel* const model : models_) {
+    const kernels::ModelForm* const form = model->GetForm(FormKind::kRows);
+    if (form == nullptr || form->version != kBatchModelVersion ||
+        form->params_size != static_cast<int32_t>(sizeof(RowBatch))) {
+      return "a cost function has no kernels of this version that evaluate "
+             "rows (CERES_EXT_COST_FUNCTION)";
+    }
+  }
+  return HasPriorOfHost() ? "a marginal prior has a manifold that is on the "
+                            "host alone"
+                          : "";
+}
+
+bool ModelWindows::HasPriorOfHost() const {
+  const auto& all = batch_->problem.residuals();
+  for (size_t r = 0; r < all.size(); ++r) {
+    for (int64_t k = 0; model_of_[r] == kPriors && k < all[r].num_blocks; ++k) {
+      const auto* const prior =
+          dynamic_cast<const BlockMarginalPrior*>(all[r].cost_functions[k]);
+      for (int b = 0; prior != nullptr && b < prior->num_blocks(); ++b) {
+        for (const auto& part : prior->difference(b).parts()) {
+          if (part.kind == internal::BlockDifference::Kind::kManifold) {
+            return true;
+          }
+        }
+      }
+    }
+  }
+  return false;
+}
+
 // With the entries of cells of an eliminated block that has as many rows as
-// others; pieces take what their problems need.
+// others, and the derivatives of rows of a device; pieces take what their
+// problems need.
 int64_t ModelWindows::NumBytes(int64_t begin, int64_t end) const {
   const auto& parameters = batch_->problem.parameters();
   const auto& residuals = batch_->problem.residuals();
@@ -106,9 +139,13 @@ int64_t ModelWindows::NumBytes(int64_t begin, int64_t end) const {
   for (size_t r = 0; r < residuals.size(); ++r) {
     const int64_t* const of_array = batch_->residual_begin[r];
     const auto num_slots = static_cast<int64_t>(residuals[r].blocks.size());
-    num_bytes += (of_array[end] - of_array[begin]) *
-                 (residuals[r].constants_bytes + 32 +
-                  num_slots * (16 + 8 * (num_slots + 1)));
+    int64_t of_row = residuals[r].constants_bytes + 32 +
+                     num_slots * (16 + 8 * (num_slots + 1));
+    if (model_of_[r] >= 0) {
+      of_row += int64_t{8} * models_[model_of_[r]]->num_residuals *
+                (num_columns_[model_of_[r]] + 2);
+    }
+    num_bytes += (of_array[end] - of_array[begin]) * of_row;
   }
   return num_bytes;
 }

@@ -26,11 +26,9 @@ class ModelWindows final : public SmallKind {
   bool KnowsRows() const override { return knows_rows_; }
   bool is_last_choice() const override { return true; }
   const char* plural() const override { return "windows of models"; }
-  std::string WhyNotOnDevice() const override {
-    return "windows of any model are solved on the host";
-  }
+  std::string WhyNotOnDevice() const override;
   PieceSize piece_size() const override {
-    return {int64_t{48} << 20, 4, {}, 2};
+    return {int64_t{96} << 20, 4, {}, 2};
   }
   int64_t NumBytes(int64_t begin, int64_t end) const override;
 
@@ -50,6 +48,8 @@ class ModelWindows final : public SmallKind {
  private:
   std::string ReadResiduals();
   std::string ReadArray(const ArrayProblem::Residuals& residuals, int* model);
+  // True if a marginal prior needs a manifold that is on the host alone.
+  bool HasPriorOfHost() const;
 
   const ProblemBatch* batch_;
   bool knows_rows_ = false;

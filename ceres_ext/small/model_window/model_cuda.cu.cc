@@ -1,0 +1,120 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/small/model_window/model_cuda.h"
+
+#include <cstdint>
+#include <new>
+
+#include "ceres_ext/small/model_window/model_solve.h"
+#include "ceres_ext/small/window/window_kernel.cuh"
+#include "cuda_kernels/machine/cuda_launch.cuh"
+
+namespace ceres_ext {
+namespace {
+
+constexpr int kModelThreads = 256;
+
+// Shared memory of a block before S.
+struct ModelHead {
+  using Solve = ModelSolve<BlockTeam>;
+  alignas(8) unsigned char team[sizeof(BlockTeam)];
+  alignas(8) unsigned char solve[sizeof(Solve)];
+  int32_t verdict;
+};
+constexpr int64_t kModelHeadBytes = (sizeof(ModelHead) + 15) / 16 * 16;
+
+// The block's window; null if it has ended. All threads get it.
+__device__ ModelSolve<BlockTeam>* SetupWindow(
+    const AdvanceModelsParams& params, unsigned char* memory) {
+  using Solve = ModelSolve<BlockTeam>;
+  auto* const head = reinterpret_cast<ModelHead*>(memory);
+  auto* const solve = reinterpret_cast<Solve*>(head->solve);
+  if (threadIdx.x == 0) {
+    const ModelWindowRecord& record = params.records[blockIdx.x];
+    unsigned char* const scratch = params.scratch + record.scratch_begin;
+    const int64_t schur_bytes = ModelSchurSize(record.counts.num_columns) *
+                                static_cast<int64_t>(sizeof(double));
+    unsigned char* const schur =
+        schur_bytes <= params.schur_bytes
+            ? memory + kModelHeadBytes
+            : scratch + ModelScratch(record.counts).num_bytes;
+    ModelWindow window(record,
+                       params.tables,
+                       params.inputs,
+                       params.outputs,
+                       scratch,
+                       reinterpret_cast<double*>(schur));
+    for (int m = 0; m < params.num_models; ++m) {
+      ModelRows rows = params.rows[m];
+      const int64_t begin = record.row_begin[m];
+      rows.columns += begin * rows.num_residuals * rows.stride;
+      rows.residuals += begin * rows.num_residuals;
+      rows.squared_norms += begin;
+      if (rows.loss.loss_id != nullptr) {
+        rows.loss.loss_id += begin;
+      }
+      rows.loss.weights += begin;
+      window.AddRows(record.row_end[m] - record.row_begin[m], rows);
+    }
+    window.AddPriors();
+    auto* const team = new (head->team) BlockTeam(nullptr);
+    new (solve) Solve(window, &head->verdict, team);
+  }
+  __syncthreads();
+  return solve;
+}
+
+// Mapping: a block has a window. A row's derivatives are read once for each
+// pair of its blocks.
+__global__ void
+#ifdef __CUDACC__
+__launch_bounds__(kModelThreads)
+#endif
+    BeginModelWindowsKernel(AdvanceModelsParams params) {
+  CERES_EXT_DYNAMIC_SHARED(memory);
+  ModelSolve<BlockTeam>* const solve = SetupWindow(params, memory);
+  solve->Begin(params.options);
+}
+
+__global__ void
+#ifdef __CUDACC__
+__launch_bounds__(kModelThreads)
+#endif
+    AdvanceModelWindowsKernel(AdvanceModelsParams params) {
+  CERES_EXT_DYNAMIC_SHARED(memory);
+  ModelSolve<BlockTeam>* const solve = SetupWindow(params, memory);
+  // The same for all threads.
+  if (solve->result->region.end() != TrustRegionEnd::kNone) {
+    return;
+  }
+  solve->SetDifferences();
+  // All write the same.
+  if (solve->Advance() && threadIdx.x == 0) {
+    *params.continues = 1;
+  }
+}
+
+}  // namespace
+
+int64_t ModelHeadBytes() { return kModelHeadBytes; }
+
+kernels::Status BeginModelWindows(const AdvanceModelsParams& params,
+                                  cudaStream_t stream) {
+  return kernels::Launch("BeginModelWindowsKernel",
+                         BeginModelWindowsKernel,
+                         {params.num_windows, kModelThreads, kModelHeadBytes},
+                         stream,
+                         params);
+}
+
+kernels::Status AdvanceModelWindows(const AdvanceModelsParams& params,
+                                    cudaStream_t stream) {
+  return kernels::Launch(
+      "AdvanceModelWindowsKernel",
+      AdvanceModelWindowsKernel,
+      {params.num_windows, kModelThreads, kModelHeadBytes + params.schur_bytes},
+      stream,
+      params);
+}
+
+}  // namespace ceres_ext

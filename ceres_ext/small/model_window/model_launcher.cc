@@ -1,0 +1,152 @@
+// Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+
+#include "ceres_ext/small/model_window/model_launcher.h"
+
+#include <algorithm>
+
+#include "ceres_ext/rows/model_evaluator.h"
+
+namespace ceres_ext {
+
+using kernels::Status;
+
+namespace {
+
+// Iterations that are queued at once. Users' limits are 8 to 50 mostly.
+constexpr int kQueuedIterations = 64;
+
+}  // namespace
+
+template <typename Machine>
+Status ModelLauncher<Machine>::SetTables(
+    [[maybe_unused]] const std::vector<kernels::RobustLoss>& losses,
+    [[maybe_unused]] const ManifoldTable& manifolds) {
+  if constexpr (kIsHost<Machine>) {
+    return {kernels::StatusCode::kUnsupported, "this build has no CUDA"};
+  } else {
+    const CurrentMachine<Machine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(losses, &losses_));
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Upload(manifolds.factors(), &factors_));
+    return machine_->Upload(manifolds.factor_begin(), &factor_begin_);
+  }
+}
+
+template <typename Machine>
+Status ModelLauncher<Machine>::AllocateScratch(
+    [[maybe_unused]] std::vector<ModelWindowRecord>* records,
+    [[maybe_unused]] std::vector<ModelDeviceRows>* rows,
+    [[maybe_unused]] AdvanceModelsParams* params) {
+  if constexpr (!kIsHost<Machine>) {
+    constexpr int64_t kDouble = sizeof(double);
+    const int64_t most_shared =
+        machine_->context()->shared_memory_per_block() - ModelHeadBytes();
+    ModelPlaces places;
+    params->schur_bytes = 0;
+    for (ModelWindowRecord& record : *records) {
+      const int64_t schur_bytes =
+          kDouble * ModelSchurSize(record.counts.num_columns);
+      const bool is_shared = schur_bytes <= most_shared;
+      if (is_shared) {
+        params->schur_bytes = std::max(params->schur_bytes, schur_bytes);
+      }
+      record.scratch_begin = places.Add<unsigned char>(
+          ModelScratch(record.counts).num_bytes + (is_shared ? 0 : schur_bytes));
+    }
+    std::vector<int64_t> of_rows;
+    for (const ModelDeviceRows& of_model : *rows) {
+      const RowBatch& batch = of_model.batch;
+      of_rows.push_back(places.Add<double>(
+          batch.num_rows * (batch.f.row + of_model.model->num_residuals + 1)));
+    }
+    CERES_EXT_RETURN_IF_ERROR(
+        machine_->Allocate(places.size() / kDouble, &scratch_));
+    params->scratch = reinterpret_cast<unsigned char*>(scratch_.data());
+    params->num_models = static_cast<int32_t>(rows->size());
+    for (size_t m = 0; m < rows->size(); ++m) {
+      RowBatch& batch = (*rows)[m].batch;
+      ModelRows& to = params->rows[m];
+      double* const columns = scratch_.data() + of_rows[m] / kDouble;
+      to.num_residuals = (*rows)[m].model->num_residuals;
+      to.stride = static_cast<int32_t>(batch.f.residual);
+      batch.f.data = columns;
+      batch.residuals = columns + batch.num_rows * batch.f.row;
+      batch.squared_norms =
+          batch.residuals + batch.num_rows * to.num_residuals;
+      to.columns = columns;
+      to.residuals = batch.residuals;
+      to.squared_norms = batch.squared_norms;
+      to.loss = batch.loss;
+    }
+  }
+  return {};
+}
+
+template <typename Machine>
+Status ModelLauncher<Machine>::QueueIterations(
+    [[maybe_unused]] int n,
+    [[maybe_unused]] std::vector<ModelDeviceRows>* rows,
+    [[maybe_unused]] AdvanceModelsParams* params) {
+  if constexpr (!kIsHost<Machine>) {
+    std::vector<int32_t> flags(n + 1, 0);
+    flags[0] = 1;
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(flags, &flags_));
+    for (int i = 0; i < n; ++i) {
+      for (ModelDeviceRows& of_model : *rows) {
+        if (of_model.batch.num_rows == 0) {
+          continue;
+        }
+        of_model.batch.is_wanted = flags_.data() + i;
+        CERES_EXT_RETURN_IF_ERROR(EvaluateRows(*of_model.model,
+                                               of_model.batch,
+                                               /*jacobian=*/true,
+                                               machine_,
+                                               sums_.data()));
+      }
+      params->continues = flags_.data() + i + 1;
+      CERES_EXT_RETURN_IF_ERROR(
+          AdvanceModelWindows(*params, machine_->stream()));
+    }
+  }
+  return {};
+}
+
+template <typename Machine>
+Status ModelLauncher<Machine>::Launch(
+    [[maybe_unused]] std::vector<ModelWindowRecord>* records,
+    [[maybe_unused]] std::vector<ModelDeviceRows>* rows,
+    [[maybe_unused]] AdvanceModelsParams* params) {
+  if constexpr (kIsHost<Machine>) {
+    return {kernels::StatusCode::kUnsupported, "this build has no CUDA"};
+  } else {
+    const CurrentMachine<Machine> current(machine_);
+    CERES_EXT_RETURN_IF_ERROR(current.status());
+    CERES_EXT_RETURN_IF_ERROR(AllocateScratch(records, rows, params));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(*records, &records_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &sums_));
+    params->num_windows = static_cast<int64_t>(records->size());
+    params->records = records_.data();
+    params->tables = {factors_.data(), factor_begin_.data()};
+    CERES_EXT_RETURN_IF_ERROR(BeginModelWindows(*params, machine_->stream()));
+    // Each call but the first ends an iteration.
+    int64_t left = int64_t{params->options.max_num_iterations} + 1;
+    int32_t continues = 1;
+    while (continues != 0) {
+      const int n = static_cast<int>(
+          std::min<int64_t>(left, kQueuedIterations));
+      CERES_EXT_RETURN_IF_ERROR(QueueIterations(n, rows, params));
+      left -= n;
+      if (left == 0) {
+        return {};
+      }
+      CERES_EXT_RETURN_IF_ERROR(
+          machine_->Download(1, flags_.data() + n, &continues));
+    }
+    return {};
+  }
+}
+
+template class ModelLauncher<DeviceMachine>;
+
+}  // namespace ceres_ext
