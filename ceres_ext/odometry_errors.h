@@ -254,6 +254,50 @@ struct InertialError {
     return true;
   }
 
+  // Pose and speed of j for which the residuals are zero: a start where nothing
+  // else is known. They may be those of i.
+  void Predict(const double* pose_i,
+               const double* speed_i,
+               double* pose_j,
+               double* speed_j) const {
+    double change[9];
+    BiasChange(speed_i, change);
+    double turn[4];
+    ceres::AngleAxisToQuaternion(change, turn);
+    double q_i[4];
+    Rotation::ToQuaternion(pose_i, q_i);
+    double relative[4];
+    ceres::QuaternionProduct(wxyz, turn, relative);
+    double q_j[4];
+    ceres::QuaternionProduct(q_i, relative, q_j);
+    double moved[3];
+    double gained[3];
+    for (int k = 0; k < 3; ++k) {
+      moved[k] = position[k] + change[3 + k];
+      gained[k] = velocity[k] + change[6 + k];
+    }
+    double turned[3];
+    ceres::UnitQuaternionRotatePoint(q_i, moved, turned);
+    for (int k = 0; k < 3; ++k) {
+      const int p = Rotation::kSize + k;
+      pose_j[p] = pose_i[p] + duration * speed_i[k] +
+                  0.5 * duration * duration * gravity[k] + turned[k];
+    }
+    ceres::UnitQuaternionRotatePoint(q_i, gained, turned);
+    for (int k = 0; k < 9; ++k) {
+      speed_j[k] =
+          speed_i[k] + (k < 3 ? duration * gravity[k] + turned[k] : 0.0);
+    }
+    if constexpr (std::is_same_v<Rotation, AngleAxis>) {
+      ceres::QuaternionToAngleAxis(q_j, pose_j);
+    } else {
+      for (int k = 0; k < 4; ++k) {
+        pose_j[std::is_same_v<Rotation, EigenQuaternion> ? (k + 3) % 4 : k] =
+            q_j[k];
+      }
+    }
+  }
+
   using DerivativesOf = InertialError;
   template <typename Sizes>
   CERES_HOST_DEVICE bool Differentiate(Sizes,

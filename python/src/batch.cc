@@ -34,13 +34,6 @@ using namespace nanobind::literals;
 namespace ceres_ext::python {
 namespace {
 
-SolverOptions Prepare(const SolverOptions* given, const nb::kwargs& values) {
-  SolverOptions options = given != nullptr ? *given : SolverOptions();
-  SetOptions(values, &options);
-  options.Check();
-  return options;
-}
-
 // A batch with the arrays that it refers to.
 struct Batch {
   ProblemBatch batch;
@@ -252,7 +245,7 @@ BatchSummary SolveProblems(Problem* problem,
                            nb::object residual_is_cut,
                            nb::object stop,
                            const nb::kwargs& values) {
-  const SolverOptions options = Prepare(given, values);
+  const SolverOptions options = OptionsOf(given, values);
   const Problem::Lock lock(problem);
   const auto batch = MakeBatch(*problem,
                                parameter_begin,
@@ -328,7 +321,7 @@ class Solver {
     capacity.num_marginal_rows = num_marginal_rows;
     capacity.num_problems = num_problems;
     capacity.num_submissions = num_submissions;
-    const SolverOptions options = Prepare(given, values);
+    const SolverOptions options = OptionsOf(given, values);
     std::string error;
     {
       const nb::gil_scoped_release no_gil;

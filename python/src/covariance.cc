@@ -55,9 +55,7 @@ nb::tuple Compute(Problem* problem,
                   int method,
                   double pcg_tolerance,
                   const nb::kwargs& values) {
-  SolverOptions options = given == nullptr ? SolverOptions() : *given;
-  SetOptions(values, &options);
-  options.Check();
+  const SolverOptions options = OptionsOf(given, values);
   const Problem::Lock lock(problem);
   const ArrayProblem& arrays = *problem->arrays();
   CovarianceOptions covariance_options;

@@ -62,6 +62,7 @@ NB_MODULE(_ceres_ext, module) {
   ceres_ext::python::AddOptions(&module);
   ceres_ext::python::AddSolve(&module);
   ceres_ext::python::AddBatch(&module);
+  ceres_ext::python::AddSlidingWindow(&module);
   ceres_ext::python::AddCovariance(&module);
   ceres_ext::python::AddOdometry(&module);
   ceres_ext::python::AddBalFile(&module);

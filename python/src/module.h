@@ -73,6 +73,7 @@ void AddProblem(nanobind::module_* module);
 void AddOptions(nanobind::module_* module);
 void AddSolve(nanobind::module_* module);
 void AddBatch(nanobind::module_* module);
+void AddSlidingWindow(nanobind::module_* module);
 void AddCovariance(nanobind::module_* module);
 void AddOdometry(nanobind::module_* module);
 void AddBalFile(nanobind::module_* module);

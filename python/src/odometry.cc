@@ -91,7 +91,8 @@ void AddSamples(Preintegration* self,
   Expect(self->AddSamples(n, samples.data(), begin, end, &error), error);
 }
 
-nb::object Row(const Preintegration& self, nb::handle gravity) {
+InertialError<EigenQuaternion> ErrorOf(const Preintegration& self,
+                                       nb::handle gravity) {
   const double down[3] = {0.0, 0.0, -9.81};
   InertialError<EigenQuaternion> error{};
   std::string why;
@@ -99,6 +100,26 @@ nb::object Row(const Preintegration& self, nb::handle gravity) {
                    gravity.is_none() ? down : ReadVector("gravity", gravity, 3),
                    &why),
          why);
+  return error;
+}
+
+nb::tuple Predict(const Preintegration& self,
+                  nb::handle pose,
+                  nb::handle speed,
+                  nb::handle gravity) {
+  std::vector<double> pose_j(7);
+  std::vector<double> speed_j(9);
+  ErrorOf(self, gravity)
+      .Predict(ReadVector("pose", pose, 7),
+               ReadVector("speed", speed, 9),
+               pose_j.data(),
+               speed_j.data());
+  return nb::make_tuple(MakeArray(std::move(pose_j), 0),
+                        MakeArray(std::move(speed_j), 0));
+}
+
+nb::object Row(const Preintegration& self, nb::handle gravity) {
+  const InertialError<EigenQuaternion> error = ErrorOf(self, gravity);
   std::vector<double> row(sizeof(error) / sizeof(double));
   std::memcpy(row.data(), &error, sizeof(error));
   return MakeArray(std::move(row), 0);
@@ -178,6 +199,23 @@ void AddOdometry(nb::module_* module) {
            "The row of observations of InertialError, (194,).\n\n"
            "gravity: in the world, (3,), default (0, 0, -9.81).\n\n"
            "ValueError: nothing was added, or a noise is 0.")
+      .def(
+          "predict",
+          &Predict,
+          "pose"_a,
+          "speed"_a,
+          "gravity"_a = nb::none(),
+          nb::sig("def predict(self, pose: "
+                  "numpy.typing.NDArray[numpy.float64], speed: "
+                  "numpy.typing.NDArray[numpy.float64], gravity: "
+                  "numpy.typing.NDArray[numpy.float64] | None = None) -> "
+                  "tuple[numpy.typing.NDArray[numpy.float64], "
+                  "numpy.typing.NDArray[numpy.float64]]"),
+          "Pose and speed of j from those of i, for which the residuals of\n"
+          "row() are zero.\n\n"
+          "pose: (7,), x, y, z, w and position. speed: (9,), velocity, biases\n"
+          "of gyroscope and accelerometer. gravity: as of row().\n\n"
+          "ValueError: as of row().")
       .def_prop_ro("duration", &Preintegration::duration, "Seconds.")
       .def_prop_ro(
           "rotation",

@@ -390,4 +390,11 @@ void AddOptions(nb::module_* module) {
   });
 }
 
+SolverOptions OptionsOf(const SolverOptions* given, const nb::kwargs& values) {
+  SolverOptions options = given != nullptr ? *given : SolverOptions();
+  SetOptions(values, &options);
+  options.Check();
+  return options;
+}
+
 }  // namespace ceres_ext::python

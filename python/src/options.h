@@ -26,6 +26,11 @@ struct SolverOptions : public ceres::Solver::Options,
 // of another type, ValueError for an unknown string.
 void SetOptions(const nanobind::dict& values, SolverOptions* options);
 
+// The options of a call: `given` or null for the defaults, and those by name.
+// Throws as SetOptions and Check.
+SolverOptions OptionsOf(const SolverOptions* given,
+                        const nanobind::kwargs& values);
+
 }  // namespace ceres_ext::python
 
 #endif  // PYTHON_SRC_OPTIONS_H_

@@ -555,18 +555,84 @@ std::vector<ArrayProblem::Index> Problem::ReadBlocks(
   return indices;
 }
 
-const double* Problem::MakeConstants(const NamedResidual& residual,
-                                     const double* rows,
-                                     int64_t num_rows,
-                                     nb::handle covariances) {
-  const int n = residual.num_residuals;
+ResidualType ResidualType::Find(nb::handle cost_function,
+                                nb::handle camera_model,
+                                nb::handle rotation,
+                                size_t num_blocks) {
+  ResidualType type;
+  CompiledCostFunction* compiled = nullptr;
+  if (nb::isinstance<nb::str>(cost_function)) {
+    type.name = Str(cost_function);
+    const NamedResidual& named =
+        FindResidual(type.name, camera_model, rotation, num_blocks);
+    type.named = &named;
+    type.num_residuals = named.num_residuals;
+    type.num_columns = named.num_columns;
+    type.roles = named.roles;
+    type.block_sizes = named.block_sizes;
+    type.form.constants_bytes = named.constants_bytes;
+    type.form.make_cost_function = named.make_cost_function;
+    type.form.constants_are_of_model = named.information_begin == 0;
+    return type;
+  }
+  if (!nb::try_cast(cost_function, compiled)) {
+    throw TypeError(
+        "cost_function: expected a name or what compile_cost_function "
+        "returned, found " +
+        TypeOf(cost_function));
+  }
+  for (const auto& [argument, value] :
+       {std::pair("camera_model", &camera_model),
+        std::pair("rotation", &rotation)}) {
+    if (!value->is_none()) {
+      throw ValueError(std::string(argument) +
+                       ": expected None with a compiled cost function, found " +
+                       Repr(*value));
+    }
+  }
+  const BatchModel& model = *compiled->model->model;
+  type.name = compiled->functor;
+  type.num_residuals = model.num_residuals;
+  type.num_columns = compiled->model->num_data;
+  type.block_sizes.assign(
+      model.parameter_block_sizes,
+      model.parameter_block_sizes + model.num_parameter_blocks);
+  type.form.constants_bytes = model.constants_bytes;
+  type.form.make_cost_function = compiled->model->make_cost_function;
+  type.form.constants_are_of_model = true;
+  if (type.block_sizes.size() != num_blocks) {
+    throw ValueError("blocks: " + type.name + ": expected " +
+                     std::to_string(type.block_sizes.size()) + ", found " +
+                     std::to_string(num_blocks));
+  }
+  return type;
+}
+
+void ResidualType::CheckCovariances(nb::handle covariances) const {
+  if (covariances.is_none()) {
+    return;
+  }
+  if (named == nullptr) {
+    throw ValueError(
+        "covariances: expected None with a compiled cost function, found " +
+        Repr(covariances));
+  }
+  if (named->information_begin == 0) {
+    throw ValueError("covariances: " + name +
+                     " has none; expected None, and weights of 1 / sigma^2");
+  }
+}
+
+std::unique_ptr<double[]> ResidualType::Convert(const double* rows,
+                                                int64_t num_rows,
+                                                nb::handle covariances) const {
+  if (num_columns == 0) {
+    return std::make_unique<double[]>(num_rows);
+  }
+  const int n = num_residuals;
   const double* covariance = nullptr;
   int64_t stride = 0;
   if (!covariances.is_none()) {
-    if (residual.information_begin == 0) {
-      throw ValueError(std::string("covariances: ") + residual.name +
-                       " has none; expected None, and weights of 1 / sigma^2");
-    }
     std::vector<int64_t> shape = {n, n};
     if (nb::hasattr(covariances, "ndim") &&
         !covariances.attr("ndim").equal(nb::int_(2))) {
@@ -576,20 +642,18 @@ const double* Problem::MakeConstants(const NamedResidual& residual,
     covariance = static_cast<const double*>(
         ReadArray("covariances", covariances, "float64", ARRAY_READ, &shape));
   }
-  const auto size =
-      static_cast<int64_t>(residual.constants_bytes / sizeof(double));
-  owned_.push_back(std::make_unique<double[]>(size * num_rows));
-  double* const all = owned_.back().get();
+  const auto size = static_cast<int64_t>(form.constants_bytes / sizeof(double));
+  auto all = std::make_unique<double[]>(size * num_rows);
   for (int64_t i = 0; i < num_rows; ++i) {
-    double* const constants = all + i * size;
-    if (!residual.convert(rows + i * residual.num_columns, constants)) {
+    double* const constants = all.get() + i * size;
+    if (!named->convert(rows + i * num_columns, constants)) {
       throw ValueError(
-          std::string("observations: ") + residual.name +
+          "observations: " + name +
           ": expected finite values, and quaternions that are not 0, found " +
           "others in row " + std::to_string(i));
     }
-    if (residual.information_begin > 0) {
-      double* const information = constants + residual.information_begin;
+    if (named->information_begin > 0) {
+      double* const information = constants + named->information_begin;
       std::string error;
       if (i > 0 && stride == 0) {
         std::copy_n(information - size, n * n, information);
@@ -651,84 +715,39 @@ void Problem::AddResiduals(nb::object cost_function,
   std::vector<nb::object> kept = {cost_function, observations, loss, weights};
   ArrayProblem::Residuals residuals;
   residuals.blocks = ReadBlocks(blocks, &kept);
-  CompiledCostFunction* compiled = nullptr;
-  const NamedResidual* named = nullptr;
-  std::string name;
-  int64_t num_columns = 0;
-  if (nb::isinstance<nb::str>(cost_function)) {
-    name = Str(cost_function);
-    named =
-        &FindResidual(name, camera_model, rotation, residuals.blocks.size());
-    num_columns = named->num_columns;
-    residuals.constants_bytes = named->constants_bytes;
-    residuals.make_cost_function = named->make_cost_function;
-    CheckBlocks(name, named->roles, named->block_sizes, residuals.blocks);
-  } else if (nb::try_cast(cost_function, compiled)) {
-    name = compiled->functor;
-    const BatchModel& model = *compiled->model->model;
-    num_columns = compiled->model->num_data;
-    residuals.constants_bytes = model.constants_bytes;
-    residuals.make_cost_function = compiled->model->make_cost_function;
-    for (const auto& [argument, value] :
-         {std::pair("camera_model", &camera_model),
-          std::pair("rotation", &rotation),
-          std::pair("covariances", &covariances)}) {
-      if (!value->is_none()) {
-        throw ValueError(std::string(argument) +
-                         ": expected None with a compiled cost function, "
-                         "found " +
-                         Repr(*value));
-      }
-    }
-    const std::vector<int> sizes(
-        model.parameter_block_sizes,
-        model.parameter_block_sizes + model.num_parameter_blocks);
-    if (sizes.size() != residuals.blocks.size()) {
-      throw ValueError("blocks: " + name + ": expected " +
-                       std::to_string(sizes.size()) + ", found " +
-                       std::to_string(residuals.blocks.size()));
-    }
-    CheckBlocks(name, {}, sizes, residuals.blocks);
-  } else {
-    throw TypeError(
-        "cost_function: expected a name or what compile_cost_function "
-        "returned, found " +
-        TypeOf(cost_function));
-  }
+  const ResidualType type = ResidualType::Find(
+      cost_function, camera_model, rotation, residuals.blocks.size());
+  CheckBlocks(type.name, type.roles, type.block_sizes, residuals.blocks);
+  residuals.constants_bytes = type.form.constants_bytes;
+  residuals.make_cost_function = type.form.make_cost_function;
+  residuals.constants_are_of_model = type.form.constants_are_of_model;
 
-  const bool is_converted = named != nullptr && named->convert != nullptr;
-  std::vector<int64_t> shape = {kAnyLength, num_columns};
-  const auto* const constants = static_cast<const double*>(
-      ReadArray("observations",
-                observations,
-                "float64",
-                ARRAY_READ,
-                &shape,
-                is_converted ? nullptr : &residuals.constants_on_device));
+  std::vector<int64_t> shape = {kAnyLength, type.num_columns};
+  residuals.constants = ReadArray("observations",
+                                  observations,
+                                  "float64",
+                                  ARRAY_READ,
+                                  &shape,
+                                  type.named != nullptr && type.IsConverted()
+                                      ? nullptr
+                                      : &residuals.constants_on_device);
   residuals.num_blocks = shape[0];
   shape.resize(1);
   ReadIndices(kept, shape, &residuals);
   residuals.loss = Unwrap<ceres::LossFunction>(
       "loss", loss, "a loss function of this module, or None");
   ReadWeights(weights, shape, &residuals);
-  residuals.constants_are_of_model =
-      named == nullptr || named->information_begin == 0;
-  residuals.constants = constants;
-  if (is_converted) {
-    residuals.constants =
-        MakeConstants(*named, constants, residuals.num_blocks, covariances);
-  } else if (!covariances.is_none()) {
-    throw ValueError("covariances: " + name +
-                     " has none; expected None, and weights of 1 / sigma^2");
-  } else if (num_columns == 0) {
-    owned_.push_back(std::make_unique<double[]>(residuals.num_blocks));
+  type.CheckCovariances(covariances);
+  if (type.IsConverted()) {
+    owned_.push_back(
+        type.Convert(static_cast<const double*>(residuals.constants),
+                     residuals.num_blocks,
+                     covariances));
     residuals.constants = owned_.back().get();
     residuals.constants_on_device = false;
   }
   arrays_.AddResiduals(residuals);
-  num_residuals_.push_back(named != nullptr
-                               ? named->num_residuals
-                               : compiled->model->model->num_residuals);
+  num_residuals_.push_back(type.num_residuals);
   kept_.insert(kept_.end(), kept.begin(), kept.end());
 }
 

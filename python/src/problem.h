@@ -19,6 +19,34 @@
 
 namespace ceres_ext::python {
 
+// A type of residual blocks, by name or compiled.
+struct ResidualType {
+  std::string name;
+  int num_residuals = 0;
+  int64_t num_columns = 0;         // of `observations`
+  std::vector<std::string> roles;  // what each block is; may be empty
+  std::vector<int> block_sizes;
+  // constants_bytes, make_cost_function and constants_are_of_model.
+  ArrayProblem::Residuals form;
+  const NamedResidual* named = nullptr;  // null: compiled
+
+  // Throws ValueError or TypeError. num_blocks: of a residual block.
+  static ResidualType Find(nanobind::handle cost_function,
+                           nanobind::handle camera_model,
+                           nanobind::handle rotation,
+                           size_t num_blocks);
+  // True if the observations are not the constants.
+  bool IsConverted() const {
+    return num_columns == 0 || (named != nullptr && named->convert != nullptr);
+  }
+  // The constants of rows that are converted. Throws ValueError.
+  std::unique_ptr<double[]> Convert(const double* rows,
+                                    int64_t num_rows,
+                                    nanobind::handle covariances) const;
+  // Throws ValueError if there are covariances that a row has no use for.
+  void CheckCovariances(nanobind::handle covariances) const;
+};
+
 class Problem {
  public:
   Problem() = default;
@@ -84,11 +112,6 @@ class Problem {
   static void ReadWeights(nanobind::handle weights,
                           std::vector<int64_t> shape,
                           ArrayProblem::Residuals* residuals);
-  // Converts observations to constants, which this object owns.
-  const double* MakeConstants(const NamedResidual& residual,
-                              const double* rows,
-                              int64_t num_rows,
-                              nanobind::handle covariances);
 
   ArrayProblem arrays_;
   std::vector<int> num_residuals_;

@@ -23,20 +23,12 @@ using namespace nanobind::literals;
 namespace ceres_ext::python {
 namespace {
 
-// A copy of `given`, null: of the defaults, with what the keywords say.
-SolverOptions Prepare(const SolverOptions* given, const nb::kwargs& values) {
-  SolverOptions options = given != nullptr ? *given : SolverOptions();
-  SetOptions(values, &options);
-  options.Check();
-  return options;
-}
-
 Summary SolveProblem(Problem* problem,
                      const SolverOptions* given,
                      nb::object callback,
                      nb::object communicator,
                      const nb::kwargs& values) {
-  SolverOptions options = Prepare(given, values);
+  SolverOptions options = OptionsOf(given, values);
   PythonCallback python_callback(callback);
   std::optional<PythonCommunicator> ranks;
   if (!communicator.is_none()) {
@@ -71,7 +63,7 @@ nb::tuple EvaluateProblem(Problem* problem,
                           bool want_residuals,
                           bool want_gradient,
                           const nb::kwargs& values) {
-  const SolverOptions options = Prepare(given, values);
+  const SolverOptions options = OptionsOf(given, values);
   const Problem::Lock lock(problem);
   EvaluateOptions evaluate_options;
   evaluate_options.apply_loss_function = apply_loss_function;

@@ -60,3 +60,18 @@ def test_colmap_model(tmp_path):
     assert number(r"-> (\S+) pixels", said) < mean
     assert number(r"error (\S+) ->", said) > 2 * mean
 
+
+
+def test_inertial_odometry():
+    said = run(sys.executable, EXAMPLES / "inertial_odometry.py")
+    # 13.5 m and 30 s; integration alone is metres away after 10 s.
+    assert number(r"largest (\S+) m", said) < 0.5
+
+
+def test_calibrations():
+    said = run(sys.executable, EXAMPLES / "calibrations.py", "20")
+    assert "20 as windows" in said
+    # Chi-squared of the noise, with five deviations.
+    freedom = 20 * (2 * 12 * 48 - 5 - 6 * 12)
+    ratio = number(r"noise leaves: (\S+)", said)
+    assert abs(ratio - 1) < 5 * math.sqrt(2 / freedom)

@@ -16,8 +16,8 @@
 #include "ceres_ext/odometry_cost_functions.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
+#include "problem_io/inertial_trajectory.h"
 #include "tests/common/has_device.h"
-#include "tests/common/inertial_trajectory.h"
 
 namespace ceres_ext {
 namespace {

@@ -300,6 +300,29 @@ TYPED_TEST(OdometryErrorsTest, InertialRows) {
   }
 }
 
+// Residuals vanish at what is predicted, also in place of the first keyframe.
+TYPED_TEST(OdometryErrorsTest, PredictsTheNextKeyframe) {
+  using Rotation = TypeParam;
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const InertialError<Rotation> error = RandomInertial<Rotation>(&random);
+    Blocks blocks = {random.Pose<Rotation>(-1.0),
+                     std::vector<double>(9),
+                     std::vector<double>(Rotation::kSize + 3),
+                     std::vector<double>(9)};
+    for (double& value : blocks[1]) value = random(1.0);
+    error.Predict(
+        blocks[0].data(), blocks[1].data(), blocks[2].data(), blocks[3].data());
+    ExpectResiduals(error, blocks, RealVector::Zero(15), 120.0);
+    Blocks moved = {blocks[0], blocks[1]};
+    error.Predict(
+        moved[0].data(), moved[1].data(), moved[0].data(), moved[1].data());
+    EXPECT_EQ(moved[0], blocks[2]);
+    EXPECT_EQ(moved[1], blocks[3]);
+  }
+}
+
 // ---- Inverse depths.
 
 // In camera coordinates; the poses of keyframes are empty for one keyframe.

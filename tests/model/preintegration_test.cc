@@ -18,7 +18,7 @@
 #include "ceres_ext/odometry_errors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/common/inertial_trajectory.h"
+#include "problem_io/inertial_trajectory.h"
 
 namespace ceres_ext {
 namespace {

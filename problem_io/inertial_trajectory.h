@@ -3,8 +3,8 @@
 // A smooth trajectory in closed form, and what an inertial sensor measures on
 // it.
 
-#ifndef CERES_EXT_TESTS_COMMON_INERTIAL_TRAJECTORY_H_
-#define CERES_EXT_TESTS_COMMON_INERTIAL_TRAJECTORY_H_
+#ifndef CERES_EXT_PROBLEM_IO_INERTIAL_TRAJECTORY_H_
+#define CERES_EXT_PROBLEM_IO_INERTIAL_TRAJECTORY_H_
 
 #include <array>
 #include <cmath>
@@ -107,4 +107,4 @@ inline std::vector<InertialSample> SimulateSamples(double begin,
 
 }  // namespace ceres_ext
 
-#endif  // CERES_EXT_TESTS_COMMON_INERTIAL_TRAJECTORY_H_
+#endif  // CERES_EXT_PROBLEM_IO_INERTIAL_TRAJECTORY_H_
