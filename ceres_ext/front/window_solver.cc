@@ -36,7 +36,7 @@ using Ticket = WindowSolver::Ticket;
 // A submission in flight.
 struct Submission {
   explicit Submission(const ceres::Solver::Options& options)
-      : region_options(OptionsOfRegion(options, &stop)) {}
+      : region_options(OptionsOfRegion(options, &stop, 0.0)) {}
 
   Ticket ticket = 0;  // 0: free
   int32_t stop = 0;
@@ -431,7 +431,7 @@ std::unique_ptr<WindowSolver> WindowSolver::Create(
       failure.Set(reason);
       return false;
     }
-    reason = WhyNotSmall(ext_options, options);
+    reason = WhyNotSmall(ext_options, options, SmallLoop::kPlain);
     if (!reason.empty()) {
       failure.Set("windows and fits do not support these options: " + reason);
       return false;

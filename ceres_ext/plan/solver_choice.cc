@@ -31,16 +31,19 @@ bool ToPreconditionerType(ceres::PreconditionerType type,
 
 }  // namespace
 
+bool HasTimeLimit(const ceres::Solver::Options& options) {
+  return options.max_solver_time_in_seconds <
+         ceres::Solver::Options().max_solver_time_in_seconds;
+}
+
 std::string WhyNotSmall(const Options& options,
-                        const ceres::Solver::Options& solver_options) {
+                        const ceres::Solver::Options& solver_options,
+                        SmallLoop loop) {
   if (!options.enabled) {
     return "Options::enabled is false";
   }
   if (solver_options.minimizer_type != ceres::TRUST_REGION) {
     return "minimizer_type is LINE_SEARCH";
-  }
-  if (solver_options.trust_region_strategy_type != ceres::LEVENBERG_MARQUARDT) {
-    return "trust_region_strategy_type is DOGLEG";
   }
   if (options.linear_solver == LINEAR_SOLVER_AS_GIVEN
           ? IsIterative(solver_options.linear_solver_type)
@@ -73,11 +76,14 @@ std::string WhyNotSmall(const Options& options,
   if (solver_options.minimizer_progress_to_stdout) {
     return "minimizer_progress_to_stdout is true";
   }
-  if (solver_options.max_solver_time_in_seconds <
-      ceres::Solver::Options().max_solver_time_in_seconds) {
-    return "max_solver_time_in_seconds is limited";
+  if (loop == SmallLoop::kAny) {
+    return "";
   }
-  return "";
+  if (solver_options.trust_region_strategy_type != ceres::LEVENBERG_MARQUARDT) {
+    return "trust_region_strategy_type is DOGLEG";
+  }
+  return HasTimeLimit(solver_options) ? "max_solver_time_in_seconds is limited"
+                                      : "";
 }
 
 solver::Factorization ToFactorization(SchurFactorizationType type) {

@@ -98,10 +98,15 @@ bool MayHaveSmallSchur(const Options& options,
 std::string WhyLeftToCeres(const Options& options,
                            const ceres::Solver::Options& solver_options);
 
-// The reason why small problems are not windows or fits with these options, a
-// clause; empty: they may be.
+// The loop of a kind of small problem: Levenberg-Marquardt without a limit of
+// time, or with all strategies and limits.
+enum class SmallLoop { kPlain, kAny };
+// The reason why small problems are not windows or fits of such a loop with
+// these options, a clause; empty: they may be.
 std::string WhyNotSmall(const Options& options,
-                        const ceres::Solver::Options& solver_options);
+                        const ceres::Solver::Options& solver_options,
+                        SmallLoop loop);
+bool HasTimeLimit(const ceres::Solver::Options& options);
 
 solver::Factorization ToFactorization(SchurFactorizationType type);
 

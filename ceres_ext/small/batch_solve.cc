@@ -45,7 +45,8 @@ class BatchSolve {
              const ProblemBatch& batch,
              KeptMachines* machines)
       : call_(call),
-        region_options_(OptionsOfRegion(call.options, call.stop_value())),
+        region_options_(OptionsOfRegion(
+            call.options, call.stop_value(), call.clock.seconds())),
         batch_(batch),
         context_(machines->host_context(call.options.num_threads)),
         queue_(call.ext_options,
@@ -82,7 +83,7 @@ class BatchSolve {
   int64_t limit() const { return call_.ext_options.cuda_memory_limit_bytes; }
 
   bool TryRun(std::string* error) {
-    const std::string reason = WhyNotSmall(call_.ext_options, call_.options);
+    const std::string reason = WhyNot(SmallLoop::kAny);
     if (!reason.empty()) {
       GiveReason(reason);
       return true;
@@ -129,8 +130,13 @@ class BatchSolve {
   bool Make(int k) {
     if (kinds_[k] == nullptr) {
       kinds_[k] = MakeSmallKind(k, &batch_);
+      kinds_[k]->Refuse(WhyNot(kinds_[k]->loop()));
     }
     return kinds_[k]->reason().empty();
+  }
+
+  std::string WhyNot(SmallLoop loop) const {
+    return WhyNotSmall(call_.ext_options, call_.options, loop);
   }
 
   void GiveReason(const std::string& reason) {

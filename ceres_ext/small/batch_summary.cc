@@ -20,8 +20,7 @@ std::string Format(const char* format, double a, double b) {
 }
 
 // Returns Ceres's sentence for the end of a window or fit.
-std::string MessageOf(const TrustRegion& region,
-                      const TrustRegionOptions& options) {
+std::string MessageOf(const TrustRegion& region, const LoopOptions& options) {
   switch (region.end()) {
     case TrustRegionEnd::kInvalidSteps:
       return "Number of consecutive invalid steps more than "
@@ -50,6 +49,10 @@ std::string MessageOf(const TrustRegion& region,
                     options.function_tolerance);
     case TrustRegionEnd::kStopped:
       return "Stopped from another thread.";
+    case TrustRegionEnd::kMaxTime:
+      return Format("Maximum solver time reached. Total solver time: %e >= %e.",
+                    region.end_value(),
+                    options.max_seconds);
     case TrustRegionEnd::kNone:
     case TrustRegionEnd::kInitialEvaluation:
     case TrustRegionEnd::kEvaluation:
@@ -61,15 +64,16 @@ std::string MessageOf(const TrustRegion& region,
 }  // namespace
 
 void Summarize(const TrustRegion& region,
-               const TrustRegionOptions& options,
+               const LoopOptions& options,
                double fixed_cost,
                ProblemSummary* summary) {
   const TrustRegionEnd end = region.end();
   summary->termination_type =
-      end == TrustRegionEnd::kStopped         ? ceres::USER_SUCCESS
-      : end <= TrustRegionEnd::kInvalidSteps  ? ceres::FAILURE
-      : end == TrustRegionEnd::kMaxIterations ? ceres::NO_CONVERGENCE
-                                              : ceres::CONVERGENCE;
+      end == TrustRegionEnd::kStopped        ? ceres::USER_SUCCESS
+      : end <= TrustRegionEnd::kInvalidSteps ? ceres::FAILURE
+      : end == TrustRegionEnd::kMaxIterations || end == TrustRegionEnd::kMaxTime
+          ? ceres::NO_CONVERGENCE
+          : ceres::CONVERGENCE;
   summary->fixed_cost = fixed_cost;
   summary->initial_cost = region.initial_cost() + fixed_cost;
   summary->final_cost = region.final_cost() + fixed_cost;
@@ -103,6 +107,7 @@ void SummarizeInFull(const ProblemSummary& summary,
   full.linear_solver_type_used = size.linear_solver_type;
   full.preconditioner_type_given = options.preconditioner_type;
   full.trust_region_strategy_type = options.trust_region_strategy_type;
+  full.dogleg_type = options.dogleg_type;
   full.dense_linear_algebra_library_type =
       options.dense_linear_algebra_library_type;
   full.sparse_linear_algebra_library_type =

@@ -9,6 +9,7 @@
 
 #include "ceres/solver.h"
 #include "ceres_ext/batch.h"
+#include "ceres_ext/solver/step_search.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "ceres_ext/summary.h"
 
@@ -16,7 +17,7 @@ namespace ceres_ext {
 
 // Summarizes a window or fit that has ended, with Ceres's sentences.
 void Summarize(const TrustRegion& region,
-               const TrustRegionOptions& options,
+               const LoopOptions& options,
                double fixed_cost,
                ProblemSummary* summary);
 

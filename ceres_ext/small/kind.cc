@@ -7,6 +7,7 @@
 #include "ceres_ext/base/failure.h"
 #include "ceres_ext/small/fit/fit_batch.h"
 #include "ceres_ext/small/fit/fit_piece.h"
+#include "ceres_ext/small/model_window/model_clock.h"
 #include "ceres_ext/small/model_window/model_piece.h"
 #include "ceres_ext/small/model_window/model_windows.h"
 #include "ceres_ext/small/window/window_packer.h"
@@ -15,7 +16,8 @@
 namespace ceres_ext {
 
 LoopOptions OptionsOfRegion(const ceres::Solver::Options& options,
-                            const int32_t* stop) {
+                            const int32_t* stop,
+                            double seconds) {
   LoopOptions region;
   region.stop = stop;
   region.max_num_iterations = options.max_num_iterations;
@@ -43,6 +45,15 @@ LoopOptions OptionsOfRegion(const ceres::Solver::Options& options,
   search.min_step_size = options.min_line_search_step_size;
   search.max_contraction = options.max_line_search_step_contraction;
   search.min_contraction = options.min_line_search_step_contraction;
+  region.dogleg = options.trust_region_strategy_type != ceres::DOGLEG
+                      ? DoglegType::kNone
+                  : options.dogleg_type == ceres::SUBSPACE_DOGLEG
+                      ? DoglegType::kSubspace
+                      : DoglegType::kTraditional;
+  if (HasTimeLimit(options)) {
+    region.max_seconds = options.max_solver_time_in_seconds;
+    region.begin = NanosecondsNow() - static_cast<int64_t>(1e9 * seconds);
+  }
   return region;
 }
 

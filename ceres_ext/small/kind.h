@@ -17,6 +17,7 @@
 #include "ceres/solver.h"
 #include "ceres_ext/base/machines.h"
 #include "ceres_ext/batch.h"
+#include "ceres_ext/plan/solver_choice.h"
 #include "ceres_ext/small/batch_summary.h"
 #include "ceres_ext/solver/step_search.h"
 #include "ceres_ext/solver/trust_region.h"
@@ -31,9 +32,11 @@ struct SmallBytes {
   int64_t outputs = 0;
 };
 
-// The loop of each problem. stop: TrustRegionOptions::stop.
+// The loop of each problem. stop: TrustRegionOptions::stop. seconds: passed
+// since the call.
 LoopOptions OptionsOfRegion(const ceres::Solver::Options& options,
-                            const int32_t* stop);
+                            const int32_t* stop,
+                            double seconds);
 
 // Problems that are packed, sent and solved at a time.
 struct PieceSize {
@@ -60,6 +63,13 @@ class SmallKind {
   // True if a kind before this one that has read a problem says why it is of no
   // kind.
   virtual bool is_last_choice() const { return false; }
+  // Strategies and limits that its loop has.
+  virtual SmallLoop loop() const { return SmallLoop::kPlain; }
+  // No problem is of this kind for this reason, unless it is empty or there is
+  // another.
+  void Refuse(const std::string& reason) {
+    reason_ = reason_.empty() ? reason : reason_;
+  }
   // The problems in a sentence.
   virtual const char* plural() const = 0;
   // Reason why a device cannot solve the problems; empty if it can.

@@ -16,9 +16,11 @@
 #ifndef CERES_EXT_SOLVER_STEP_SEARCH_H_
 #define CERES_EXT_SOLVER_STEP_SEARCH_H_
 
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 
+#include "ceres_ext/solver/dogleg_region.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "cuda_kernels/base/host_device.h"
 
@@ -42,6 +44,12 @@ struct StepSearchOptions {
 // which saves shared memory of a device.
 struct LoopOptions : TrustRegionOptions {
   StepSearchOptions search;
+  // These are for windows of any model alone.
+  DoglegType dogleg = DoglegType::kNone;
+  // The limit of time; DBL_MAX: there is none. The host's begins at `begin`, in
+  // nanoseconds of its clock, and a device's with the solve.
+  double max_seconds = DBL_MAX;
+  int64_t begin = 0;
 };
 
 class StepSearch {

@@ -1,9 +1,9 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // The decisions of Ceres 2.2's TrustRegionMinimizer with its
-// LevenbergMarquardtStrategy as a state machine without the work: for loops
-// that run where Ceres can't, such as in a kernel. The caller evaluates and
-// solves; this class decides:
+// LevenbergMarquardtStrategy, or another (dogleg_region.h), as a state machine
+// without the work: for loops that run where Ceres can't, such as in a kernel.
+// The caller evaluates and solves; this class decides:
 //
 //   TrustRegion region(options);
 //   bool goes_on = region.Begin(is_evaluated, cost, gradient_max_norm);
@@ -20,9 +20,10 @@
 //   }
 //
 // With the same numbers it takes the same steps, counts the same iterations and
-// ends for the same reason as Ceres does with monotonic steps, without bounds,
-// inner iterations and limit of time. Formulas: Madsen, Nielsen, Tingleff,
-// "Methods for Non-Linear Least Squares Problems", 2004, and Ceres's source.
+// ends for the same reason as Ceres does with monotonic steps, without bounds
+// and inner iterations. The caller reads the clock. Formulas: Madsen, Nielsen,
+// Tingleff, "Methods for Non-Linear Least Squares Problems", 2004, and Ceres's
+// source.
 #ifndef CERES_EXT_SOLVER_TRUST_REGION_H_
 #define CERES_EXT_SOLVER_TRUST_REGION_H_
 
@@ -73,6 +74,32 @@ enum class TrustRegionEnd : int32_t {
   kParameterTolerance,
   kFunctionTolerance,
   kStopped,  // USER_SUCCESS
+  kMaxTime,  // NO_CONVERGENCE
+};
+
+// The radius as LevenbergMarquardtStrategy has it. A strategy has its three
+// functions.
+class DampingRadius {
+ public:
+  // quality: the fall of the cost as a part of the model's.
+  CERES_EXT_HOST_DEVICE void Accept(double quality,
+                                    double max_radius,
+                                    double* radius) {
+    using std::fmax;
+    using std::fmin;
+    using std::pow;
+    *radius = *radius / fmax(1.0 / 3.0, 1.0 - pow(2.0 * quality - 1.0, 3.0));
+    *radius = fmin(max_radius, *radius);
+    decrease_factor_ = 2.0;
+  }
+  CERES_EXT_HOST_DEVICE void Reject(double* radius) {
+    *radius = *radius / decrease_factor_;
+    decrease_factor_ *= 2.0;
+  }
+  CERES_EXT_HOST_DEVICE void RejectInvalid(double* radius) { Reject(radius); }
+
+ private:
+  double decrease_factor_ = 2.0;
 };
 
 class TrustRegion {
@@ -104,6 +131,10 @@ class TrustRegion {
 
   // The linear system could not be solved, or the model does not fall.
   CERES_EXT_HOST_DEVICE bool RejectInvalidStep() {
+    return RejectInvalidStep(&damping_);
+  }
+  template <typename Strategy>
+  CERES_EXT_HOST_DEVICE bool RejectInvalidStep(Strategy* strategy) {
     if (++num_consecutive_invalid_steps_ >=
         options_.max_num_consecutive_invalid_steps) {
       ++iteration_;
@@ -111,7 +142,7 @@ class TrustRegion {
       return false;
     }
     ++iteration_;
-    Shrink();
+    strategy->RejectInvalid(&radius_);
     return FinishIteration(/*is_successful=*/false, cost_);
   }
 
@@ -123,10 +154,16 @@ class TrustRegion {
                                       double candidate_cost,
                                       double x_norm,
                                       double step_norm) {
+    return Judge(
+        model_cost_change, candidate_cost, x_norm, step_norm, &damping_);
+  }
+  template <typename Strategy>
+  CERES_EXT_HOST_DEVICE Verdict Judge(double model_cost_change,
+                                      double candidate_cost,
+                                      double x_norm,
+                                      double step_norm,
+                                      Strategy* strategy) {
     using std::fabs;
-    using std::fmax;
-    using std::fmin;
-    using std::pow;
     ++iteration_;
     num_consecutive_invalid_steps_ = 0;
     const double tolerance = options_.parameter_tolerance;
@@ -148,13 +185,10 @@ class TrustRegion {
     if (relative_decrease > options_.min_relative_decrease) {
       has_accepted_ = true;
       reference_cost_ = candidate_cost;
-      radius_ = radius_ /
-                fmax(1.0 / 3.0, 1.0 - pow(2.0 * relative_decrease - 1.0, 3.0));
-      radius_ = fmin(options_.max_radius, radius_);
-      decrease_factor_ = 2.0;
+      strategy->Accept(relative_decrease, options_.max_radius, &radius_);
       return Verdict::kAccepted;
     }
-    Shrink();
+    strategy->Reject(&radius_);
     return FinishIteration(/*is_successful=*/false, candidate_cost)
                ? Verdict::kRejected
                : Verdict::kEnded;
@@ -183,13 +217,27 @@ class TrustRegion {
   // Element of D^2 for the column as it is, not scaled.
   CERES_EXT_HOST_DEVICE double SquaredDamping(double squared_column_norm,
                                               double scale) const {
+    return SquaredDamping(squared_column_norm, scale, radius_);
+  }
+  CERES_EXT_HOST_DEVICE double SquaredDamping(double squared_column_norm,
+                                              double scale,
+                                              double radius) const {
     using std::fmax;
     using std::fmin;
     const double squared_scale = scale * scale;
     return fmin(fmax(squared_scale * squared_column_norm,
                      options_.min_lm_diagonal),
                 options_.max_lm_diagonal) /
-           (radius_ * squared_scale);
+           (radius * squared_scale);
+  }
+
+  // The strategy of functions that have none as a parameter.
+  CERES_EXT_HOST_DEVICE DampingRadius* damping() { return &damping_; }
+  // The loop ends with this iteration: its limit of time is over after so many
+  // seconds.
+  CERES_EXT_HOST_DEVICE void EndInTime(double seconds) {
+    is_late_ = true;
+    end_value_ = seconds;
   }
 
   // True if the loop ends with this iteration, whatever the gradient is.
@@ -198,7 +246,7 @@ class TrustRegion {
   }
 
   CERES_EXT_HOST_DEVICE TrustRegionEnd end() const { return end_; }
-  // The number that fell below the tolerance.
+  // The number that fell below the tolerance, or the seconds of kMaxTime.
   CERES_EXT_HOST_DEVICE double end_value() const { return end_value_; }
   CERES_EXT_HOST_DEVICE int32_t iteration() const { return iteration_; }
   // As Ceres counts them: iteration zero is a successful step.
@@ -220,11 +268,6 @@ class TrustRegion {
   }
 
  private:
-  CERES_EXT_HOST_DEVICE void Shrink() {
-    radius_ = radius_ / decrease_factor_;
-    decrease_factor_ *= 2.0;
-  }
-
   // In the order of Ceres's tests.
   CERES_EXT_HOST_DEVICE bool FinishIteration(bool is_successful, double cost) {
     if (is_successful) {
@@ -236,6 +279,8 @@ class TrustRegion {
     // As a callback, which Ceres asks first.
     if (options_.IsStopped()) {
       end_ = TrustRegionEnd::kStopped;
+    } else if (is_late_) {
+      end_ = TrustRegionEnd::kMaxTime;
     } else if (iteration_ >= options_.max_num_iterations) {
       end_ = TrustRegionEnd::kMaxIterations;
     } else if (is_successful &&
@@ -251,7 +296,7 @@ class TrustRegion {
 
   TrustRegionOptions options_;
   double radius_ = 0.0;
-  double decrease_factor_ = 2.0;
+  DampingRadius damping_;
   double cost_ = 0.0;
   // The cost of x as a candidate, which is the reference of steps.
   double reference_cost_ = 0.0;
@@ -265,6 +310,7 @@ class TrustRegion {
   int32_t num_unsuccessful_steps_ = 0;
   TrustRegionEnd end_ = TrustRegionEnd::kNone;
   bool has_accepted_ = false;
+  bool is_late_ = false;
 };
 
 }  // namespace ceres_ext

@@ -414,66 +414,8 @@ std::vector<WindowShape> SomeShapes() {
   return shapes;
 }
 
-TEST(ModelWindows, OfRandomShapesEndAsStockCeres) {
-  int64_t num_windows = 0;
-  int64_t num_same = 0;
-  ForEachCase(40, [&](Random* random) {
-    std::vector<WindowShape> shapes;
-    for (int k = 0; k < 4; ++k) {
-      shapes.push_back(RandomShape(random));
-    }
-    ceres::Solver::Options options = SomeOptions();
-    options.max_num_iterations = random->OneOf({0, 1, 4, 8});
-    options.jacobi_scaling = random->Chance(0.8);
-    const Windows ours = MakeWindows(shapes);
-    const Windows stock = MakeWindows(shapes);
-    const BatchSummary summary = SolveWindows(options, ours);
-    for (size_t k = 0; k < shapes.size(); ++k) {
-      SCOPED_TRACE(k);
-      const ceres::Solver::Summary expected =
-          SolveByStock(options, stock[k].get());
-      const ProblemSummary& one = summary.problems[k];
-      if (one.solved_as != SOLVED_AS_WINDOW) {
-        // It has one model, or nothing that varies.
-        EXPECT_TRUE(one.solved_as == SOLVED_AS_FIT ||
-                    expected.num_parameter_blocks_reduced == 0)
-            << one.path_reason;
-        continue;
-      }
-      ++num_windows;
-      num_same += one.num_successful_steps == expected.num_successful_steps &&
-                          one.num_unsuccessful_steps ==
-                              expected.num_unsuccessful_steps &&
-                          one.termination_type == expected.termination_type
-                      ? 1
-                      : 0;
-      EXPECT_NEAR(one.initial_cost,
-                  expected.initial_cost,
-                  1e-12 * expected.initial_cost);
-      // Products of J'J lose 1e-16 times the square of the condition of J;
-      // 2e-11 was seen. Residuals that vanish agree to 2e-9 of those at the
-      // start.
-      double tolerance = 1e-10 * expected.final_cost;
-      if (expected.final_cost < 1e-6 * expected.initial_cost) {
-        tolerance +=
-            4e-9 * std::sqrt(expected.final_cost * expected.initial_cost) +
-            4e-18 * expected.initial_cost;
-      }
-      EXPECT_NEAR(one.final_cost, expected.final_cost, tolerance);
-      double cost = 0.0;
-      ours[k]->problem()->Evaluate({}, &cost, nullptr, nullptr, nullptr);
-      // The least cost may be that of a step that was rejected.
-      EXPECT_NEAR(cost, one.final_cost, 1e-6 * expected.initial_cost);
-    }
-  });
-  EXPECT_GT(num_windows, 0);
-  // A decision may differ where a cost hardly changes.
-  EXPECT_GE(num_same, 0.98 * static_cast<double>(num_windows));
-}
-
-TEST(ModelWindows, HaveTheSameBitsInAnyBatch) {
+void ExpectSameBitsInAnyBatch(ceres::Solver::Options options) {
   const std::vector<WindowShape> shapes = SomeShapes();
-  ceres::Solver::Options options = SomeOptions();
   std::vector<std::vector<double>> alone;
   for (const WindowShape& shape : shapes) {
     const Windows one = MakeWindows({shape});
@@ -495,6 +437,138 @@ TEST(ModelWindows, HaveTheSameBitsInAnyBatch) {
     }
   }
 }
+
+TEST(ModelWindows, HaveTheSameBitsInAnyBatch) {
+  ExpectSameBitsInAnyBatch(SomeOptions());
+}
+
+// Windows that were compared with stock Ceres, those with the same decisions,
+// and the steps that stock Ceres has rejected.
+struct Compared {
+  int64_t num_windows = 0;
+  int64_t num_same = 0;
+  int64_t num_rejected = 0;
+};
+
+void ExpectAsStock(const ProblemSummary& one,
+                   const ceres::Solver::Summary& expected,
+                   double tolerance,
+                   OdometryWindow* window,
+                   Compared* compared) {
+  if (one.solved_as != SOLVED_AS_WINDOW) {
+    // It has one model, or nothing that varies.
+    EXPECT_TRUE(one.solved_as == SOLVED_AS_FIT ||
+                expected.num_parameter_blocks_reduced == 0)
+        << one.path_reason;
+    return;
+  }
+  ++compared->num_windows;
+  compared->num_rejected += expected.num_unsuccessful_steps;
+  compared->num_same +=
+      one.num_successful_steps == expected.num_successful_steps &&
+              one.num_unsuccessful_steps == expected.num_unsuccessful_steps &&
+              one.termination_type == expected.termination_type
+          ? 1
+          : 0;
+  EXPECT_NEAR(
+      one.initial_cost, expected.initial_cost, 1e-12 * expected.initial_cost);
+  EXPECT_NEAR(one.final_cost, expected.final_cost, tolerance);
+  double cost = 0.0;
+  window->problem()->Evaluate({}, &cost, nullptr, nullptr, nullptr);
+  // The least cost may be that of a step that was rejected, which is lower by
+  // min_relative_decrease, 1e-3, of the model's fall at most.
+  EXPECT_GE(cost, one.final_cost - 1e-12 * expected.initial_cost);
+  EXPECT_LE(cost, 1.001001 * one.final_cost + 1e-12 * expected.initial_cost);
+}
+
+// set_options(random, &options); tolerance(expected) of the final cost.
+template <typename SetOptions, typename Tolerance>
+Compared CompareWithStock(const SetOptions& set_options,
+                          const Tolerance& tolerance) {
+  Compared compared;
+  ForEachCase(40, [&](Random* random) {
+    std::vector<WindowShape> shapes;
+    for (int k = 0; k < 4; ++k) {
+      shapes.push_back(RandomShape(random));
+    }
+    ceres::Solver::Options options = SomeOptions();
+    options.max_num_iterations = random->OneOf({0, 1, 4, 8});
+    options.jacobi_scaling = random->Chance(0.8);
+    set_options(random, &options);
+    const Windows ours = MakeWindows(shapes);
+    const Windows stock = MakeWindows(shapes);
+    const BatchSummary summary = SolveWindows(options, ours);
+    for (size_t k = 0; k < shapes.size(); ++k) {
+      SCOPED_TRACE(k);
+      const ceres::Solver::Summary expected =
+          SolveByStock(options, stock[k].get());
+      ExpectAsStock(summary.problems[k],
+                    expected,
+                    tolerance(expected),
+                    ours[k].get(),
+                    &compared);
+    }
+  });
+  EXPECT_GT(compared.num_windows, 0);
+  // A decision may differ where a cost hardly changes.
+  EXPECT_GE(compared.num_same,
+            0.98 * static_cast<double>(compared.num_windows));
+  return compared;
+}
+
+TEST(ModelWindows, OfRandomShapesEndAsStockCeres) {
+  // Products of J'J lose 1e-16 times the square of the condition of J; 2e-11
+  // was seen. Residuals that vanish agree to 2e-9 of those at the start.
+  CompareWithStock([](Random*, ceres::Solver::Options*) {},
+                   [](const ceres::Solver::Summary& expected) {
+                     double tolerance = 1e-10 * expected.final_cost;
+                     if (expected.final_cost < 1e-6 * expected.initial_cost) {
+                       tolerance += 4e-9 * std::sqrt(expected.final_cost *
+                                                     expected.initial_cost) +
+                                    4e-18 * expected.initial_cost;
+                     }
+                     return tolerance;
+                   });
+}
+
+void SetDogleg(ceres::DoglegType type, ceres::Solver::Options* options) {
+  options->trust_region_strategy_type = ceres::DOGLEG;
+  options->dogleg_type = type;
+}
+
+class DoglegWindows : public ::testing::TestWithParam<ceres::DoglegType> {};
+
+TEST_P(DoglegWindows, OfRandomShapesEndAsStockCeres) {
+  const Compared compared = CompareWithStock(
+      [](Random* random, ceres::Solver::Options* options) {
+        SetDogleg(GetParam(), options);
+        // Both points are within the region, or one is, or none.
+        options->initial_trust_region_radius =
+            random->OneOf({1e4, 30.0, 3.0, 0.3});
+        // Scaled columns have a norm of about 1.
+        options->min_lm_diagonal = random->OneOf({1e-6, 1e-6, 0.9});
+      },
+      [](const ceres::Solver::Summary& expected) {
+        // H + mu E^2 has a condition of n / mu at most, so rounding changes
+        // J d by n 1e-16 / mu of |r|, and costs by that part of the first.
+        return expected.num_effective_parameters_reduced *
+               std::numeric_limits<double>::epsilon() / 1e-8 *
+               expected.initial_cost;
+      });
+  EXPECT_GT(compared.num_rejected, 0);
+}
+
+TEST_P(DoglegWindows, HaveTheSameBitsInAnyBatch) {
+  ceres::Solver::Options options = SomeOptions();
+  SetDogleg(GetParam(), &options);
+  options.initial_trust_region_radius = 3.0;
+  ExpectSameBitsInAnyBatch(options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Both,
+                         DoglegWindows,
+                         ::testing::Values(ceres::TRADITIONAL_DOGLEG,
+                                           ceres::SUBSPACE_DOGLEG));
 
 TEST(ModelWindows, ThatAreNotValidLeaveOthersAlone) {
   const std::vector<WindowShape> shapes(8, SomeShapes()[0]);
@@ -621,6 +695,92 @@ TEST(ModelWindows, RunAsLongAsTheyMay) {
                          nullptr,
                          &stop));
   EXPECT_EQ(of_stopped.problems[0].termination_type, ceres::USER_FAILURE);
+}
+
+// Long loops of steps that are small or rejected.
+ceres::Solver::Options SlowOptions() {
+  ceres::Solver::Options options = SomeOptions();
+  options.max_num_iterations = 100000;
+  options.initial_trust_region_radius = 1e-6;
+  options.max_trust_region_radius = 1e-6;
+  options.function_tolerance = 0.0;
+  options.gradient_tolerance = 0.0;
+  options.parameter_tolerance = 0.0;
+  return options;
+}
+
+TEST(ModelWindows, WithoutTimeEndAtTheStart) {
+  for (const auto strategy : {ceres::LEVENBERG_MARQUARDT, ceres::DOGLEG}) {
+    ceres::Solver::Options options = SomeOptions();
+    options.trust_region_strategy_type = strategy;
+    options.max_solver_time_in_seconds = 0.0;
+    const Windows windows = MakeWindows(SomeShapes());
+    const Windows stock = MakeWindows(SomeShapes());
+    const BatchSummary summary = SolveWindows(options, windows);
+    for (size_t k = 0; k < windows.size(); ++k) {
+      SCOPED_TRACE(k);
+      const ceres::Solver::Summary expected =
+          SolveByStock(options, stock[k].get());
+      const ProblemSummary& one = summary.problems[k];
+      EXPECT_EQ(one.solved_as, SOLVED_AS_WINDOW) << one.path_reason;
+      EXPECT_EQ(one.termination_type, expected.termination_type);
+      EXPECT_EQ(one.num_successful_steps, expected.num_successful_steps);
+      EXPECT_EQ(one.num_unsuccessful_steps, expected.num_unsuccessful_steps);
+      EXPECT_EQ(one.final_cost, one.initial_cost);
+      EXPECT_EQ(windows[k]->Values(), MakeWindows(SomeShapes())[k]->Values());
+      EXPECT_EQ(one.message.find("Maximum solver time reached. Total solver "
+                                 "time: "),
+                0u)
+          << one.message;
+    }
+  }
+}
+
+// With so many iterations and no limit of time it ends at the same values.
+TEST(ModelWindows, KeepTheBestStateOfTheirTime) {
+  ceres::Solver::Options options = SlowOptions();
+  const WindowShape shape = SomeShapes()[3];
+  Windows windows;
+  ProblemSummary one;
+  // The first iterations take longer on some machines.
+  for (double seconds = 1e-3;
+       one.num_successful_steps < 3 && seconds < 100.0 && !HasFailure();
+       seconds *= 2.0) {
+    windows = MakeWindows({shape});
+    options.max_solver_time_in_seconds = seconds;
+    one = SolveWindows(options, windows).problems[0];
+    EXPECT_EQ(one.solved_as, SOLVED_AS_WINDOW) << one.path_reason;
+    EXPECT_EQ(one.termination_type, ceres::NO_CONVERGENCE) << one.message;
+    EXPECT_NE(one.message.find("Maximum solver time"), std::string::npos)
+        << one.message;
+  }
+  ASSERT_GE(one.num_successful_steps, 3);
+  EXPECT_LT(one.final_cost, one.initial_cost);
+  options.max_solver_time_in_seconds = 1e9;
+  options.max_num_iterations =
+      one.num_successful_steps + one.num_unsuccessful_steps - 1;
+  const Windows expected = MakeWindows({shape});
+  const BatchSummary summary = SolveWindows(options, expected);
+  EXPECT_EQ(windows[0]->Values(), expected[0]->Values());
+  EXPECT_EQ(one.final_cost, summary.problems[0].final_cost);
+}
+
+// Other kinds do not take these options.
+TEST(ModelWindows, AloneTakeDoglegStepsAndLimitsOfTime) {
+  const auto reason_of = [](const ceres::Solver::Options& options) {
+    std::vector<Case> cases = {MakeCase(3, 30, 3, 9, 1)};
+    Batch batch(cases, nullptr);
+    BatchSummary summary;
+    EXPECT_TRUE(SolveBatch(options, OnMachine(), &batch.batch, &summary));
+    EXPECT_EQ(summary.num_windows, 0);
+    return summary.problems[0].path_reason;
+  };
+  ceres::Solver::Options options = SomeOptions();
+  SetDogleg(ceres::SUBSPACE_DOGLEG, &options);
+  EXPECT_EQ(reason_of(options), "trust_region_strategy_type is DOGLEG");
+  options = SomeOptions();
+  options.max_solver_time_in_seconds = 100.0;
+  EXPECT_EQ(reason_of(options), "max_solver_time_in_seconds is limited");
 }
 
 }  // namespace

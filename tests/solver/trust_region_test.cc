@@ -2,7 +2,8 @@
 //
 // The state machine against Ceres's own minimizer on scripted sequences: a cost
 // function of one residual and one parameter says, call by call, what a script
-// holds, and so does the loop below.
+// holds, and so does the loop below. Its steps are of Levenberg-Marquardt or
+// dogleg.
 
 #include "ceres_ext/solver/trust_region.h"
 
@@ -17,9 +18,11 @@
 #include <utility>
 #include <vector>
 
+#include "Eigen/Dense"
 #include "ceres/problem.h"
 #include "ceres/sized_cost_function.h"
 #include "ceres/solver.h"
+#include "ceres_ext/solver/dogleg_region.h"
 #include "gtest/gtest.h"
 
 namespace ceres_ext {
@@ -135,14 +138,59 @@ std::pair<ceres::TerminationType, std::string> Ending(TrustRegionEnd end) {
     case TrustRegionEnd::kStopped:
       return {ceres::USER_SUCCESS,
               "User callback returned SOLVER_TERMINATE_SUCCESSFULLY"};
+    case TrustRegionEnd::kMaxTime:
+      return {ceres::NO_CONVERGENCE, "Maximum solver time reached"};
     case TrustRegionEnd::kNone:
       break;
   }
   return {ceres::USER_FAILURE, ""};
 }
 
+DoglegType DoglegOf(const ceres::Solver::Options& options) {
+  return options.trust_region_strategy_type != ceres::DOGLEG ? DoglegType::kNone
+         : options.dogleg_type == ceres::SUBSPACE_DOGLEG
+             ? DoglegType::kSubspace
+             : DoglegType::kTraditional;
+}
+
+// The step of one column with the squared norm `squared` and this gradient, by
+// the strategies in turn. False if there is none.
+bool FindStep(double gradient,
+              double squared,
+              double scale,
+              const TrustRegion& region,
+              DampingRadius* /*strategy*/,
+              double* step) {
+  *step = -gradient / (squared + region.SquaredDamping(squared, scale));
+  return true;
+}
+bool FindStep(double gradient,
+              double squared,
+              double scale,
+              const TrustRegion& region,
+              DoglegRegion* dogleg,
+              double* step) {
+  const double length = region.SquaredDamping(squared, scale, 1.0);
+  const double p = gradient / length;
+  const auto d = [&] { return -gradient / (squared + dogleg->mu() * length); };
+  DoglegRegion::Next next = dogleg->Begin();
+  if (next == DoglegRegion::Next::kFactorize) {
+    while (next == DoglegRegion::Next::kFactorize && !std::isfinite(d())) {
+      next = dogleg->RaiseDamping();
+    }
+    dogleg->SetPoints(
+        p * gradient, p * squared * p, d() * length * d(), d() * gradient);
+  }
+  dogleg->Choose(region.radius());
+  *step = dogleg->step().a * p + dogleg->step().b * d();
+  return next != DoglegRegion::Next::kFailed;
+}
+
+// strategy(&region) returns the strategy.
+template <typename Strategy>
 Course CourseOfStateMachine(const ceres::Solver::Options& options,
-                            const Script& script) {
+                            const Script& script,
+                            const Strategy& strategy) {
   TrustRegionOptions of_region;
   of_region.max_num_iterations = options.max_num_iterations;
   of_region.max_num_consecutive_invalid_steps =
@@ -195,13 +243,17 @@ Course CourseOfStateMachine(const ceres::Solver::Options& options,
     const int before = count();
     finish(region.iteration() + 1);
     const double squared_norm = at_x.jacobian * at_x.jacobian;
-    const double step =
-        -at_x.jacobian * at_x.residual /
-        (squared_norm + region.SquaredDamping(squared_norm, scale));
+    double step = 0.0;
+    const bool has_step = FindStep(at_x.jacobian * at_x.residual,
+                                   squared_norm,
+                                   scale,
+                                   region,
+                                   strategy(&region),
+                                   &step);
     const double change = at_x.jacobian * step;
     const double model_cost_change = -change * (at_x.residual + change / 2.0);
-    if (!(model_cost_change > 0.0)) {
-      goes_on = region.RejectInvalidStep();
+    if (!has_step || !(model_cost_change > 0.0)) {
+      goes_on = region.RejectInvalidStep(strategy(&region));
       record(false, before);
       continue;
     }
@@ -210,8 +262,11 @@ Course CourseOfStateMachine(const ceres::Solver::Options& options,
         candidate.is_evaluated && std::isfinite(candidate.residual);
     const double candidate_cost =
         has_candidate ? 0.5 * candidate.residual * candidate.residual : DBL_MAX;
-    const TrustRegion::Verdict verdict = region.Judge(
-        model_cost_change, candidate_cost, std::abs(x), std::abs(step));
+    const TrustRegion::Verdict verdict = region.Judge(model_cost_change,
+                                                      candidate_cost,
+                                                      std::abs(x),
+                                                      std::abs(step),
+                                                      strategy(&region));
     if (verdict == TrustRegion::Verdict::kAccepted) {
       x += step;
       is_evaluated = evaluate(&at_x, &cost);
@@ -258,11 +313,18 @@ void ExpectAsCeres(const ceres::Solver::Options& options,
                    const Script& script,
                    std::map<std::string, int>* endings) {
   const Course ceres = CourseOfCeres(options, script);
-  ExpectSameCourse(CourseOfStateMachine(options, script), ceres);
+  DoglegRegion dogleg(DoglegOf(options));
+  const auto of_dogleg = [&](TrustRegion*) { return &dogleg; };
+  const auto damping = [](TrustRegion* region) { return region->damping(); };
+  ExpectSameCourse(DoglegOf(options) == DoglegType::kNone
+                       ? CourseOfStateMachine(options, script, damping)
+                       : CourseOfStateMachine(options, script, of_dogleg),
+                   ceres);
   ++(*endings)[ceres.message];
 }
 
-TEST(TrustRegion, DecidesAsCeresOnRandomScripts) {
+// Returns how many scripts end with each message.
+std::map<std::string, int> RunRandomScripts(const ceres::Solver::Options& all) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> uniform(0.0, 1.0);
   std::map<std::string, int> endings;
@@ -291,7 +353,7 @@ TEST(TrustRegion, DecidesAsCeresOnRandomScripts) {
       answer.is_evaluated = !(uniform(random) < p_bad);
       script.answers.push_back(answer);
     }
-    ceres::Solver::Options options = SomeOptions();
+    ceres::Solver::Options options = all;
     options.max_num_iterations = static_cast<int>(60 * uniform(random));
     options.jacobi_scaling = uniform(random) < 0.5;
     options.initial_trust_region_radius =
@@ -304,12 +366,36 @@ TEST(TrustRegion, DecidesAsCeresOnRandomScripts) {
     }
     SCOPED_TRACE(i);
     ExpectAsCeres(options, script, &endings);
-    if (HasFatalFailure() || HasNonfatalFailure()) {
-      return;
+    if (testing::Test::HasFailure()) {
+      break;
     }
   }
+  return endings;
+}
+
+TEST(TrustRegion, DecidesAsCeresOnRandomScripts) {
+  const std::map<std::string, int> endings = RunRandomScripts(SomeOptions());
   // Each ending was seen.
   EXPECT_EQ(endings.size(), 9) << testing::PrintToString(endings);
+}
+
+TEST(TrustRegion, TakesDoglegStepsAsCeresOnRandomScripts) {
+  ceres::Solver::Options options = SomeOptions();
+  options.trust_region_strategy_type = ceres::DOGLEG;
+  for (const auto type : {ceres::TRADITIONAL_DOGLEG, ceres::SUBSPACE_DOGLEG}) {
+    options.dogleg_type = type;
+    const std::map<std::string, int> endings = RunRandomScripts(options);
+    EXPECT_EQ(endings.size(), 9) << testing::PrintToString(endings);
+  }
+}
+
+TEST(TrustRegion, EndsWhenItsTimeIsOver) {
+  TrustRegion region{TrustRegionOptions()};
+  ASSERT_TRUE(region.Begin(/*is_evaluated=*/true, 1.0, 1.0));
+  region.EndInTime(2.0);
+  EXPECT_FALSE(region.RejectInvalidStep());
+  EXPECT_EQ(region.end(), TrustRegionEnd::kMaxTime);
+  EXPECT_EQ(region.end_value(), 2.0);
 }
 
 TEST(TrustRegion, EndsAtOnceWithoutGradientAndWithoutIterations) {
@@ -330,6 +416,74 @@ TEST(TrustRegion, DampsWithinCeressBounds) {
   EXPECT_DOUBLE_EQ(region.SquaredDamping(4.0, 0.5), 1.0 / 25.0);
   EXPECT_DOUBLE_EQ(region.SquaredDamping(0.0, 0.5), 1e-6 / 25.0);
   EXPECT_DOUBLE_EQ(region.SquaredDamping(1e40, 1.0), 1e30);
+}
+
+TEST(DoglegRegion, FactorizesAgainWhereCeresDoes) {
+  using Next = DoglegRegion::Next;
+  double radius = 1.0;
+  DoglegRegion dogleg(DoglegType::kTraditional);
+  EXPECT_EQ(dogleg.Begin(), Next::kFactorize);
+  EXPECT_EQ(dogleg.RaiseDamping(), Next::kFactorize);
+  EXPECT_EQ(dogleg.mu(), 1e-8 * 10.0);
+  dogleg.Reject(&radius);
+  EXPECT_EQ(dogleg.Begin(), Next::kChoose);
+  dogleg.Accept(0.5, 1.0, &radius);
+  EXPECT_EQ(dogleg.Begin(), Next::kFactorize);
+  EXPECT_DOUBLE_EQ(dogleg.mu(), 2e-8);
+  dogleg.RejectInvalid(&radius);
+  EXPECT_EQ(radius, 0.5);
+  EXPECT_DOUBLE_EQ(dogleg.mu(), 2e-7);
+  EXPECT_EQ(dogleg.Begin(), Next::kFactorize);
+  int num_raised = 0;
+  while (dogleg.RaiseDamping() == Next::kFactorize) {
+    ++num_raised;
+  }
+  EXPECT_EQ(num_raised, 6);
+  dogleg.RejectInvalid(&radius);
+  EXPECT_EQ(dogleg.Begin(), Next::kFailed);
+}
+
+// A step of the subspace against the model at many angles of the circle. The
+// root of the quartic is above mu, 1e-8, of which rounding of B is 1e-8.
+TEST(DoglegRegion, FindsTheMinimumOfThePlane) {
+  std::mt19937 random(2);
+  std::uniform_real_distribution<double> uniform(-1.0, 1.0);
+  for (int i = 0; i < 100; ++i) {
+    SCOPED_TRACE(i);
+    Eigen::Matrix2d root;
+    root << uniform(random), uniform(random), 0.0,
+        std::pow(10.0, 4.0 * uniform(random) - 4.0);
+    const Eigen::Matrix2d b = root.transpose() * root;
+    const Eigen::Vector2d g =
+        root.transpose() * Eigen::Vector2d(uniform(random), uniform(random));
+    const Eigen::Vector2d d =
+        -(b + 1e-8 * Eigen::Matrix2d::Identity()).ldlt().solve(g);
+    const double radius =
+        d.norm() * std::pow(10.0, 3.0 * uniform(random) - 3.0);
+    DoglegRegion dogleg(DoglegType::kSubspace);
+    ASSERT_EQ(dogleg.Begin(), DoglegRegion::Next::kFactorize);
+    dogleg.SetPoints(g.dot(g), g.dot(b * g), d.dot(d), g.dot(d));
+    const double gradient[] = {g[0], g[1]};
+    const double hessian[] = {b(0, 0), b(0, 1), b(1, 1)};
+    dogleg.SetPlane(gradient, hessian);
+    dogleg.Choose(radius);
+    ASSERT_TRUE(dogleg.step().is_of_basis);
+    const Eigen::Vector2d x(dogleg.step().a, dogleg.step().b);
+    EXPECT_NEAR(x.norm(), radius, 1e-7 * radius);
+    const auto model = [&](const Eigen::Vector2d& at) {
+      return 0.5 * at.dot(b * at) + g.dot(at);
+    };
+    double least = 0.0;
+    constexpr int kAngles = 20000;
+    for (int k = 0; k < kAngles; ++k) {
+      const double angle = 2.0 * M_PI * k / kAngles;
+      least = std::min(
+          least,
+          model(radius * Eigen::Vector2d(std::cos(angle), std::sin(angle))));
+    }
+    const double size = radius * (g.norm() + b.norm() * radius);
+    EXPECT_LE(model(radius / x.norm() * x), least + 1e-14 * size);
+  }
 }
 
 }  // namespace

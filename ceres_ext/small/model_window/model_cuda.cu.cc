@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <new>
 
+#include "ceres_ext/small/model_window/model_clock.h"
 #include "ceres_ext/small/model_window/model_solve.h"
 #include "ceres_ext/small/window/window_kernel.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
@@ -15,19 +16,22 @@ namespace {
 constexpr int kModelThreads = 256;
 
 // Shared memory of a block before S.
+template <bool kIsDogleg>
 struct ModelHead {
-  using Solve = ModelSolve<BlockTeam>;
+  using Solve = ModelSolve<BlockTeam, kIsDogleg>;
   alignas(8) unsigned char team[sizeof(BlockTeam)];
   alignas(8) unsigned char solve[sizeof(Solve)];
   int32_t verdict;
 };
-constexpr int64_t kModelHeadBytes = (sizeof(ModelHead) + 15) / 16 * 16;
+constexpr int64_t kModelHeadBytes = (sizeof(ModelHead<false>) + 15) / 16 * 16;
+static_assert(sizeof(ModelHead<true>) == sizeof(ModelHead<false>));
 
 // The block's window; null if it has ended. All threads get it.
-__device__ ModelSolve<BlockTeam>* SetupWindow(
+template <bool kIsDogleg>
+__device__ ModelSolve<BlockTeam, kIsDogleg>* SetupWindow(
     const AdvanceModelsParams& params, unsigned char* memory) {
-  using Solve = ModelSolve<BlockTeam>;
-  auto* const head = reinterpret_cast<ModelHead*>(memory);
+  using Solve = ModelSolve<BlockTeam, kIsDogleg>;
+  auto* const head = reinterpret_cast<ModelHead<kIsDogleg>*>(memory);
   auto* const solve = reinterpret_cast<Solve*>(head->solve);
   if (threadIdx.x == 0) {
     const ModelWindowRecord& record = params.records[blockIdx.x];
@@ -66,23 +70,25 @@ __device__ ModelSolve<BlockTeam>* SetupWindow(
 
 // Mapping: a block has a window. A row's derivatives are read once for each
 // pair of its blocks.
+template <bool kIsDogleg>
 __global__ void
 #ifdef __CUDACC__
 __launch_bounds__(kModelThreads)
 #endif
     BeginModelWindowsKernel(AdvanceModelsParams params) {
   CERES_EXT_DYNAMIC_SHARED(memory);
-  ModelSolve<BlockTeam>* const solve = SetupWindow(params, memory);
-  solve->Begin(params.options);
+  auto* const solve = SetupWindow<kIsDogleg>(params, memory);
+  solve->Begin(params.options, NanosecondsNow());
 }
 
+template <bool kIsDogleg>
 __global__ void
 #ifdef __CUDACC__
 __launch_bounds__(kModelThreads)
 #endif
     AdvanceModelWindowsKernel(AdvanceModelsParams params) {
   CERES_EXT_DYNAMIC_SHARED(memory);
-  ModelSolve<BlockTeam>* const solve = SetupWindow(params, memory);
+  auto* const solve = SetupWindow<kIsDogleg>(params, memory);
   // The same for all threads.
   if (solve->result->region.end() != TrustRegionEnd::kNone) {
     return;
@@ -101,7 +107,9 @@ int64_t ModelHeadBytes() { return kModelHeadBytes; }
 kernels::Status BeginModelWindows(const AdvanceModelsParams& params,
                                   cudaStream_t stream) {
   return kernels::Launch("BeginModelWindowsKernel",
-                         BeginModelWindowsKernel,
+                         params.options.dogleg == DoglegType::kNone
+                             ? BeginModelWindowsKernel<false>
+                             : BeginModelWindowsKernel<true>,
                          {params.num_windows, kModelThreads, kModelHeadBytes},
                          stream,
                          params);
@@ -111,7 +119,9 @@ kernels::Status AdvanceModelWindows(const AdvanceModelsParams& params,
                                     cudaStream_t stream) {
   return kernels::Launch(
       "AdvanceModelWindowsKernel",
-      AdvanceModelWindowsKernel,
+      params.options.dogleg == DoglegType::kNone
+          ? AdvanceModelWindowsKernel<false>
+          : AdvanceModelWindowsKernel<true>,
       {params.num_windows, kModelThreads, kModelHeadBytes + params.schur_bytes},
       stream,
       params);

@@ -16,7 +16,11 @@ namespace {
 
 // Without fused operations, which gives all instruction sets the same bits.
 CERES_EXT_SIMD_CLONES __attribute__((flatten)) bool Advance(
-    ModelSolve<HostTeam>* solve) {
+    ModelSolve<HostTeam, /*kIsDogleg=*/false>* solve) {
+  return solve->Advance();
+}
+CERES_EXT_SIMD_CLONES __attribute__((flatten)) bool Advance(
+    ModelSolve<HostTeam, /*kIsDogleg=*/true>* solve) {
   return solve->Advance();
 }
 
@@ -86,12 +90,31 @@ void SetDifferences(const ModelWindow& window,
   }
 }
 
+template <bool kIsDogleg>
+void Run(const ModelWindow& window,
+         const LoopOptions& options,
+         const std::vector<const BlockMarginalPrior*>& marginals,
+         const std::vector<ModelHostRows>& rows) {
+  HostTeam team;
+  int32_t verdict = 0;
+  ModelSolve<HostTeam, kIsDogleg> solve(window, &verdict, &team);
+  solve.Begin(options, options.begin);
+  do {
+    for (const ModelHostRows& of_model : rows) {
+      Evaluate(of_model);
+    }
+    for (size_t k = 0; k < marginals.size(); ++k) {
+      SetDifferences(window, static_cast<int>(k), *marginals[k]);
+    }
+  } while (Advance(&solve));
+}
+
 }  // namespace
 
 void SolveModelWindowOnHost(
     const ModelWindowRecord& record,
     const ModelTables& tables,
-    const TrustRegionOptions& options,
+    const LoopOptions& options,
     const unsigned char* inputs,
     unsigned char* outputs,
     const std::vector<const BlockMarginalPrior*>& marginals,
@@ -132,18 +155,11 @@ void SolveModelWindowOnHost(
     window.AddRows(n, of_window);
   }
   window.AddPriors();
-  HostTeam team;
-  int32_t verdict = 0;
-  ModelSolve<HostTeam> solve(window, &verdict, &team);
-  solve.Begin(options);
-  do {
-    for (const ModelHostRows& of_model : *rows) {
-      Evaluate(of_model);
-    }
-    for (size_t k = 0; k < marginals.size(); ++k) {
-      SetDifferences(window, static_cast<int>(k), *marginals[k]);
-    }
-  } while (Advance(&solve));
+  if (options.dogleg == DoglegType::kNone) {
+    Run<false>(window, options, marginals, *rows);
+  } else {
+    Run<true>(window, options, marginals, *rows);
+  }
 }
 
 }  // namespace ceres_ext

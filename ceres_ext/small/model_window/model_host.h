@@ -9,7 +9,7 @@
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/small/model_window/model_window.h"
-#include "ceres_ext/solver/trust_region.h"
+#include "ceres_ext/solver/step_search.h"
 
 namespace ceres_ext {
 
@@ -25,7 +25,7 @@ struct ModelHostRows {
 void SolveModelWindowOnHost(
     const ModelWindowRecord& record,
     const ModelTables& tables,
-    const TrustRegionOptions& options,
+    const LoopOptions& options,
     const unsigned char* inputs,
     unsigned char* outputs,
     const std::vector<const BlockMarginalPrior*>& marginals,

@@ -27,8 +27,7 @@ Status ModelLauncher<Machine>::SetTables(
     const CurrentMachine<Machine> current(machine_);
     CERES_EXT_RETURN_IF_ERROR(current.status());
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(losses, &losses_));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Upload(manifolds.factors(), &factors_));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Upload(manifolds.factors(), &factors_));
     return machine_->Upload(manifolds.factor_begin(), &factor_begin_);
   }
 }
@@ -51,8 +50,9 @@ Status ModelLauncher<Machine>::AllocateScratch(
       if (is_shared) {
         params->schur_bytes = std::max(params->schur_bytes, schur_bytes);
       }
-      record.scratch_begin = places.Add<unsigned char>(
-          ModelScratch(record.counts).num_bytes + (is_shared ? 0 : schur_bytes));
+      record.scratch_begin =
+          places.Add<unsigned char>(ModelScratch(record.counts).num_bytes +
+                                    (is_shared ? 0 : schur_bytes));
     }
     std::vector<int64_t> of_rows;
     for (const ModelDeviceRows& of_model : *rows) {
@@ -72,8 +72,7 @@ Status ModelLauncher<Machine>::AllocateScratch(
       to.stride = static_cast<int32_t>(batch.f.residual);
       batch.f.data = columns;
       batch.residuals = columns + batch.num_rows * batch.f.row;
-      batch.squared_norms =
-          batch.residuals + batch.num_rows * to.num_residuals;
+      batch.squared_norms = batch.residuals + batch.num_rows * to.num_residuals;
       to.columns = columns;
       to.residuals = batch.residuals;
       to.squared_norms = batch.squared_norms;
@@ -133,8 +132,8 @@ Status ModelLauncher<Machine>::Launch(
     int64_t left = int64_t{params->options.max_num_iterations} + 1;
     int32_t continues = 1;
     while (continues != 0) {
-      const int n = static_cast<int>(
-          std::min<int64_t>(left, kQueuedIterations));
+      const int n =
+          static_cast<int>(std::min<int64_t>(left, kQueuedIterations));
       CERES_EXT_RETURN_IF_ERROR(QueueIterations(n, rows, params));
       left -= n;
       if (left == 0) {

@@ -38,6 +38,7 @@ void ModelPiece::Measure() {
   for (const int64_t i : numbers()) {
     One& window = one(i);
     window.record.counts = window.plan.counts;
+    window.record.counts.num_points = NumDoglegPoints(options_->dogleg);
     for (int m = 0; m < num_models; ++m) {
       window.record.row_begin[m] = static_cast<int32_t>(rows_[m].num_rows);
       rows_[m].num_rows += window.plan.num_rows[m];

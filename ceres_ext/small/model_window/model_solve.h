@@ -1,11 +1,11 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// A Levenberg-Marquardt solve of a model window (model_window.h) by a team, a
-// block of threads of a device or a thread of the host. The only copy of the
-// loop. Between its calls the rows of models are evaluated at the candidate,
-// with derivatives, and the differences of priors:
+// A solve of a model window (model_window.h) by Levenberg-Marquardt or dogleg
+// steps by a team, a block of threads of a device or a thread of the host. The
+// only copy of the loop. Between its calls the rows of models are evaluated at
+// the candidate, with derivatives, and the differences of priors:
 //
-//   solve.Begin(options);
+//   solve.Begin(options, begin);
 //   do evaluate; while (solve.Advance());
 //
 // Advance evaluates the priors and judges the candidate. If it becomes x, H and
@@ -14,11 +14,15 @@
 //   per block of E  V + D^2 = L L', Y = L^-1 W, z = L^-1 g
 //   per cell of FF  S = U + D^2 - sum of Y'Y, b = -g + sum of Y'z
 //   S = L L' by columns of blocks, with b as its last row
-//   the step, the model's change -g's / 2 + |D s|^2 / 2, and x (+) s
+//   the step, the model's change -g's - s'H s / 2, and x (+) s
 //
-// until a step is valid. Each element of a cell is one sum in the order of the
-// rows, so the bits depend on nothing else. A warp of a team has a cell, and a
-// lane one of its elements; a thread of the host has all, by vectors.
+// until a step is valid. Dogleg steps (dogleg_region.h) take the same solution
+// with mu E^2 in place of D^2 as the Gauss-Newton point, and keep it until a
+// step is accepted. Products with H are sums over its cells.
+//
+// Each element of a cell is one sum in the order of the rows, so the bits
+// depend on nothing else. A warp of a team has a cell, and a lane one of its
+// elements; a thread of the host has all, by vectors.
 //
 // A Team is one of those of windows (small/window/loop.h), without clusters.
 #ifndef CERES_EXT_SMALL_MODEL_WINDOW_MODEL_SOLVE_H_
@@ -31,12 +35,15 @@
 
 #include "ceres_ext/blocks/quaternion_difference.h"
 #include "ceres_ext/small/fit/fit.h"
+#include "ceres_ext/small/model_window/model_clock.h"
 #include "ceres_ext/small/model_window/model_window.h"
+#include "ceres_ext/solver/dogleg_region.h"
+#include "ceres_ext/solver/step_search.h"
 #include "ceres_ext/solver/trust_region.h"
 
 namespace ceres_ext {
 
-template <typename Team>
+template <typename Team, bool kIsDogleg>
 class ModelSolve : public ModelWindow {
  public:
   // *its_verdict: a number that all threads of the team see.
@@ -45,11 +52,16 @@ class ModelSolve : public ModelWindow {
                                    Team* team)
       : ModelWindow(window), verdict_(its_verdict), team_(team) {}
 
-  // The start is the first candidate.
-  CERES_EXT_HOST_DEVICE void Begin(const TrustRegionOptions& options) {
+  // The start is the first candidate. begin: ModelResult::begin.
+  CERES_EXT_HOST_DEVICE void Begin(const LoopOptions& options, int64_t begin) {
     if (rank() == 0) {
       *result = ModelResult();
       result->region = TrustRegion(options);
+      result->max_seconds = options.max_seconds;
+      result->begin = begin;
+      if constexpr (kIsDogleg) {
+        *dogleg = DoglegRegion(options.dogleg);
+      }
     }
     for (int e = rank(); e < counts.num_values; e += size()) {
       x[e] = start[e];
@@ -83,7 +95,8 @@ class ModelSolve : public ModelWindow {
             result->region.Judge(result->model_cost_change,
                                  cost,
                                  result->x_norm,
-                                 result->step_norm));
+                                 result->step_norm,
+                                 strategy()));
       }));
       if (verdict == TrustRegion::Verdict::kEnded) {
         return false;
@@ -140,16 +153,38 @@ class ModelSolve : public ModelWindow {
     return value - value == 0.0;  // NOLINT(misc-redundant-expression)
   }
 
+  CERES_EXT_HOST_DEVICE int num_all_columns() const {
+    return first_other() + counts.num_columns;
+  }
+  CERES_EXT_HOST_DEVICE auto* strategy() const {
+    if constexpr (kIsDogleg) {
+      return dogleg;
+    } else {
+      return result->region.damping();
+    }
+  }
+
   // The first thread decides, and all get the result and see the region.
   template <typename Function>
   CERES_EXT_HOST_DEVICE int32_t Decide(const Function& function) {
     if (rank() == 0) {
+      if (result->max_seconds < DBL_MAX) {
+        ReadClock();
+      }
       *verdict_ = static_cast<int32_t>(function());
     }
     team_->Barrier();
     const int32_t verdict = *verdict_;
     team_->Barrier();
     return verdict;
+  }
+
+  CERES_EXT_HOST_DEVICE void ReadClock() const {
+    const double seconds =
+        1e-9 * static_cast<double>(NanosecondsNow() - result->begin);
+    if (!(seconds < result->max_seconds)) {
+      result->region.EndInTime(seconds);
+    }
   }
 
   CERES_EXT_HOST_DEVICE void SetTangents(const ModelBlock& block) {
@@ -297,8 +332,7 @@ class ModelSolve : public ModelWindow {
   CERES_EXT_HOST_DEVICE bool Linearize(bool is_first, double cost) {
     AddCells();
     double bad[1] = {cost < DBL_MAX ? 0.0 : 1.0};
-    const int num_all = first_other() + counts.num_columns;
-    for (int c = rank(); c < num_all; c += size()) {
+    for (int c = rank(); c < num_all_columns(); c += size()) {
       const bool is_finite = IsFinite(diagonal[c]) && IsFinite(gradient[c]);
       bad[0] += is_finite ? 0.0 : 1.0;
       if (is_first) {
@@ -503,13 +537,25 @@ class ModelSolve : public ModelWindow {
   }
 
   CERES_EXT_HOST_DEVICE double Damping(int column) const {
-    return result->region.SquaredDamping(diagonal[column], scale[column]);
+    if constexpr (kIsDogleg) {
+      return dogleg->mu() * SquaredLength(column);
+    } else {
+      return result->region.SquaredDamping(diagonal[column], scale[column]);
+    }
+  }
+  // E^2 of dogleg_region.h.
+  CERES_EXT_HOST_DEVICE double SquaredLength(int column) const {
+    return result->region.SquaredDamping(
+        diagonal[column], scale[column], /*radius=*/1.0);
   }
 
   // Damps until there is a valid step. False if the loop ends before.
   CERES_EXT_HOST_DEVICE bool FindCandidate() {
     while (!TakeStep()) {
-      if (Decide([&] { return result->region.RejectInvalidStep(); }) == 0) {
+      const auto reject = [&] {
+        return result->region.RejectInvalidStep(strategy());
+      };
+      if (Decide(reject) == 0) {
         return false;
       }
     }
@@ -520,6 +566,15 @@ class ModelSolve : public ModelWindow {
 
   // The step and the candidate. False if the step is not valid.
   CERES_EXT_HOST_DEVICE bool TakeStep() {
+    if constexpr (kIsDogleg) {
+      return ChooseStep() && PlaceCandidate();
+    } else {
+      return Solve() && PlaceCandidate();
+    }
+  }
+
+  // (H + D^2) step = -g. False if H + D^2 is not positive definite.
+  CERES_EXT_HOST_DEVICE bool Solve() {
     double bad[1] = {Eliminate() ? 0.0 : 1.0};
     team_->Sum(bad);
     FormSchur();
@@ -534,7 +589,7 @@ class ModelSolve : public ModelWindow {
       SolveEliminated(e);
     }
     team_->Barrier();
-    return PlaceCandidate();
+    return true;
   }
 
   // Eliminates this warp's blocks of E. False if one is not positive definite.
@@ -793,6 +848,211 @@ class ModelSolve : public ModelWindow {
     }
   }
 
+  // The vectors of dogleg_region.h.
+  CERES_EXT_HOST_DEVICE double* point_p() const { return points; }
+  CERES_EXT_HOST_DEVICE double* point_d() const {
+    return points + num_all_columns();
+  }
+  CERES_EXT_HOST_DEVICE double* basis_u() const {
+    return points + 2 * int64_t{num_all_columns()};
+  }
+  CERES_EXT_HOST_DEVICE double* basis_v() const {
+    return points + 3 * int64_t{num_all_columns()};
+  }
+
+  // Calls function(c) for this thread's columns, of all.
+  template <typename Function>
+  CERES_EXT_HOST_DEVICE void ForEachColumn(const Function& function) const {
+    for (int c = rank(); c < num_all_columns(); c += size()) {
+      function(c);
+    }
+  }
+
+  // The dogleg step. False if there is none.
+  CERES_EXT_HOST_DEVICE bool ChooseStep() {
+    using Next = DoglegRegion::Next;
+    auto next = static_cast<Next>(Decide([&] { return dogleg->Begin(); }));
+    if (next == Next::kFactorize) {
+      FindGradient();
+      while (next == Next::kFactorize && !FindGaussNewton()) {
+        next =
+            static_cast<Next>(Decide([&] { return dogleg->RaiseDamping(); }));
+      }
+      if (next == Next::kFactorize && !SetPoints()) {
+        return false;
+      }
+    }
+    if (next == Next::kFailed) {
+      return false;
+    }
+    Decide([&] {
+      dogleg->Choose(result->region.radius());
+      return 0;
+    });
+    const DoglegRegion::Combination& of = dogleg->step();
+    const double* const x = of.is_of_basis ? basis_u() : point_p();
+    const double* const y = of.is_of_basis ? basis_v() : point_d();
+    ForEachColumn([&](int c) { step[c] = of.a * x[c] + of.b * y[c]; });
+    team_->Barrier();
+    return true;
+  }
+
+  CERES_EXT_HOST_DEVICE void FindGradient() {
+    ForEachColumn(
+        [&](int c) { point_p()[c] = gradient[c] / SquaredLength(c); });
+    team_->Barrier();
+  }
+
+  // False if the system cannot be solved.
+  CERES_EXT_HOST_DEVICE bool FindGaussNewton() {
+    if (!Solve()) {
+      return false;
+    }
+    double bad[1] = {};
+    ForEachColumn([&](int c) {
+      point_d()[c] = step[c];
+      bad[0] += IsFinite(step[c]) ? 0.0 : 1.0;
+    });
+    team_->Sum(bad);
+    return bad[0] == 0.0;
+  }
+
+  // The lengths of both points, and their plane. False if both are zero.
+  CERES_EXT_HOST_DEVICE bool SetPoints() {
+    double sums[3] = {};
+    ForEachColumn([&](int c) {
+      const double p = point_p()[c];
+      const double d = point_d()[c];
+      sums[0] += p * gradient[c];
+      sums[1] += SquaredLength(c) * d * d;
+      sums[2] += d * gradient[c];
+    });
+    team_->Sum(sums);
+    const double* const vectors[] = {point_p()};
+    double p_h_p[1];
+    MultiplyHessian(vectors, p_h_p);
+    if (rank() == 0) {
+      dogleg->SetPoints(sums[0], p_h_p[0], sums[1], sums[2]);
+    }
+    team_->Barrier();
+    return !dogleg->HasPlane() || SetPlane(sums[0], sums[1]);
+  }
+
+  // u, v and the model on their plane, from |E p|^2 and |E d|^2. False if p and
+  // d are zero. As Ceres has it, they are on a line if what one is beside the
+  // other is of the order of rounding.
+  CERES_EXT_HOST_DEVICE bool SetPlane(double p_p, double d_d) {
+    using std::sqrt;
+    const bool p_is_first = p_p >= d_d;
+    const double* const first = p_is_first ? point_p() : point_d();
+    const double* const other = p_is_first ? point_d() : point_p();
+    double* const u = basis_u();
+    double* const v = basis_v();
+    const double length = sqrt(p_is_first ? p_p : d_d);
+    if (!(length > 0.0)) {
+      return false;
+    }
+    ForEachColumn([&](int c) {
+      u[c] = first[c] / length;
+      v[c] = other[c];
+    });
+    for (int pass = 0; pass < 2; ++pass) {
+      double along[1] = {};
+      ForEachColumn([&](int c) { along[0] += SquaredLength(c) * u[c] * v[c]; });
+      team_->Sum(along);
+      ForEachColumn([&](int c) { v[c] -= along[0] * u[c]; });
+    }
+    double rest[1] = {};
+    ForEachColumn([&](int c) { rest[0] += SquaredLength(c) * v[c] * v[c]; });
+    team_->Sum(rest);
+    const double rest_length = sqrt(rest[0]);
+    if (!(rest_length > 2.0 * DBL_EPSILON * length)) {
+      return true;
+    }
+    double slopes[2] = {};
+    ForEachColumn([&](int c) {
+      v[c] /= rest_length;
+      slopes[0] += u[c] * gradient[c];
+      slopes[1] += v[c] * gradient[c];
+    });
+    team_->Sum(slopes);
+    const double* const vectors[] = {u, v};
+    double hessian[3];
+    MultiplyHessian(vectors, hessian);
+    if (rank() == 0) {
+      dogleg->SetPlane(slopes, hessian);
+    }
+    return true;
+  }
+
+  // a'H b of all pairs of n vectors: of two, those of (0, 0), (0, 1), (1, 1).
+  template <int n>
+  CERES_EXT_HOST_DEVICE void MultiplyHessian(
+      const double* const (&vectors)[n],
+      double (&products)[n * (n + 1) / 2]) const {
+    for (double& product : products) {
+      product = 0.0;
+    }
+    const auto add = [&](int row,
+                         int num_rows,
+                         int column,
+                         int num_columns,
+                         const double* cell,
+                         int stride) {
+      for (int r = row; r < row + num_rows; ++r, cell += stride) {
+        for (int k = lane(); k < num_columns; k += kWarp) {
+          AddProducts<n>(
+              vectors, r, column + k, row != column, cell[k], products);
+        }
+      }
+    };
+    for (int e = warp(); e < counts.num_eliminated; e += num_warps()) {
+      const int size = blocks[e].num_columns;
+      add(kE * e, size, kE * e, size, v + 9 * e, 3);
+    }
+    for (int k = warp(); k < counts.num_eliminated_cells; k += num_warps()) {
+      const ModelCell& cell = eliminated_cells[k];
+      const ModelEliminated& e = eliminated[cell.a];
+      const ModelBlock& b = other(cell.b);
+      add(kE * cell.a,
+          blocks[cell.a].num_columns,
+          first_other() + b.column,
+          b.num_columns,
+          w + e.w + cell.values,
+          e.width);
+    }
+    for (int k = warp(); k < counts.num_cells; k += num_warps()) {
+      const ModelCell& cell = cells[k];
+      const ModelBlock& a = other(cell.a);
+      const ModelBlock& b = other(cell.b);
+      add(first_other() + a.column,
+          a.num_columns,
+          first_other() + b.column,
+          b.num_columns,
+          u + cell.values,
+          b.num_columns);
+    }
+    team_->Sum(products);
+  }
+  // Adds what element (r, c) of H contributes, and (c, r) if is_twice.
+  template <int n>
+  CERES_EXT_HOST_DEVICE static void AddProducts(
+      const double* const (&vectors)[n],
+      int r,
+      int c,
+      bool is_twice,
+      double value,
+      double (&products)[n * (n + 1) / 2]) {
+    int k = 0;
+    for (int i = 0; i < n; ++i) {
+      const double* const a = vectors[i];
+      for (int j = i; j < n; ++j, ++k) {
+        const double* const b = vectors[j];
+        products[k] += value * (a[r] * b[c] + (is_twice ? a[c] * b[r] : 0.0));
+      }
+    }
+  }
+
   // x (+) s, and what is decided by. False if the step is not valid.
   CERES_EXT_HOST_DEVICE bool PlaceCandidate() {
     using std::sqrt;
@@ -801,7 +1061,11 @@ class ModelSolve : public ModelWindow {
       const ModelBlock& block = blocks[b];
       const int first = first_column(b);
       for (int c = first; c < first + block.num_columns; ++c) {
-        sums[0] += step[c] * (Damping(c) * step[c] - gradient[c]);
+        if constexpr (kIsDogleg) {
+          sums[0] -= 2.0 * step[c] * gradient[c];
+        } else {
+          sums[0] += step[c] * (Damping(c) * step[c] - gradient[c]);
+        }
       }
       const double* const from = x + block.state;
       double* const to = candidate + block.state;
@@ -813,6 +1077,12 @@ class ModelSolve : public ModelWindow {
       SetTangents(block);
     }
     team_->Sum(sums);
+    if constexpr (kIsDogleg) {
+      const double* const vectors[] = {step};
+      double s_h_s[1];
+      MultiplyHessian(vectors, s_h_s);
+      sums[0] -= s_h_s[0];
+    }
     const double change = 0.5 * sums[0];
     if (rank() == 0) {
       result->model_cost_change = change;

@@ -19,9 +19,11 @@
 #ifndef CERES_EXT_SMALL_MODEL_WINDOW_MODEL_WINDOW_H_
 #define CERES_EXT_SMALL_MODEL_WINDOW_MODEL_WINDOW_H_
 
+#include <cfloat>
 #include <cstdint>
 
 #include "ceres_ext/marginal_prior.h"
+#include "ceres_ext/solver/dogleg_region.h"
 #include "ceres_ext/solver/trust_region.h"
 #include "cuda_kernels/base/host_device.h"
 #include "cuda_kernels/model/manifold.h"
@@ -148,6 +150,8 @@ struct ModelCounts {
   int32_t num_by_columns = 0;
   int32_t num_prior_columns = 0;
   int32_t num_prior_residuals = 0;
+  // Vectors of all columns that dogleg steps need; 0: there are none.
+  int32_t num_points = 0;
 };
 
 // Places one array after the other in bytes.
@@ -192,6 +196,11 @@ struct ModelInput {
   int64_t num_bytes;
 };
 
+// ModelCounts::num_points of a loop.
+inline int32_t NumDoglegPoints(DoglegType type) {
+  return type == DoglegType::kNone ? 0 : type == DoglegType::kSubspace ? 4 : 2;
+}
+
 struct ModelResult {
   TrustRegion region;
   // These describe the step to the candidate.
@@ -199,6 +208,9 @@ struct ModelResult {
   double x_norm = 0.0;
   double step_norm = 0.0;
   int32_t has_begun = 0;
+  // The limit of time, from `begin` on, in nanoseconds (model_clock.h).
+  double max_seconds = DBL_MAX;
+  int64_t begin = 0;
 };
 
 // The places of a window's results, and of what its rows are evaluated at.
@@ -236,10 +248,12 @@ struct ModelScratch {
     prior_columns = places.Add<double>(n.num_prior_columns);
     prior_residuals = places.Add<double>(n.num_prior_residuals);
     prior_norms = places.Add<double>(n.num_priors);
+    dogleg = places.Add<DoglegRegion>(n.num_points > 0 ? 1 : 0);
+    points = places.Add<double>(n.num_points * all);
     num_bytes = places.size();
   }
   int64_t w, y, u, v, factors, z, gradient, diagonal, scale, step, differences,
-      by_columns, prior_columns, prior_residuals, prior_norms;
+      by_columns, prior_columns, prior_residuals, prior_norms, dogleg, points;
   int64_t num_bytes;
 };
 
@@ -330,6 +344,8 @@ struct ModelWindow {
     prior_columns = reinterpret_cast<double*>(scratch + own.prior_columns);
     prior_residuals = reinterpret_cast<double*>(scratch + own.prior_residuals);
     prior_norms = reinterpret_cast<double*>(scratch + own.prior_norms);
+    dogleg = reinterpret_cast<DoglegRegion*>(scratch + own.dogleg);
+    points = reinterpret_cast<double*>(scratch + own.points);
   }
 
   // Rows of the next model.
@@ -397,6 +413,9 @@ struct ModelWindow {
   double* prior_columns;
   double* prior_residuals;
   double* prior_norms;
+  // Dogleg steps (dogleg_region.h): p, d, u and v, as far as the type has them.
+  DoglegRegion* dogleg;
+  double* points;
   double* schur;
 };
 

@@ -25,6 +25,7 @@ class ModelWindows final : public SmallKind {
   SolvedAsType solved_as() const override { return SOLVED_AS_WINDOW; }
   bool KnowsRows() const override { return knows_rows_; }
   bool is_last_choice() const override { return true; }
+  SmallLoop loop() const override { return SmallLoop::kAny; }
   const char* plural() const override { return "windows of models"; }
   std::string WhyNotOnDevice() const override;
   PieceSize piece_size() const override {
