@@ -115,10 +115,8 @@ void AddWindow(unsigned seed, Windows* to) {
       int32_t& depth = place[sight.point];
       if (depth < 0) {
         depth = to->Count(Windows::kDepths);
-        to->Add(Windows::kDepths,
-                &sight.inverse_depth,
-                false,
-                sight.anchor == 0);
+        to->Add(
+            Windows::kDepths, &sight.inverse_depth, false, sight.anchor == 0);
       }
       to->sights.push_back(sight.row);
       const int32_t blocks[] = {first_pose + static_cast<int32_t>(sight.anchor),
@@ -149,8 +147,7 @@ ProblemBatch BatchOf(Windows* windows) {
     parameters.values = windows->values[kind].data();
     parameters.num_blocks = windows->Count(kind);
     parameters.size = Windows::kSize[kind];
-    parameters.manifold =
-        parameters.size == 7 ? &windows->manifold : nullptr;
+    parameters.manifold = parameters.size == 7 ? &windows->manifold : nullptr;
     parameters.is_constant = windows->is_constant[kind].data();
     batch.problem.AddParameters(parameters);
     batch.parameter_begin.push_back(windows->begin[kind].data());
@@ -206,11 +203,8 @@ double SolveByBatch(const std::string& machine,
   BatchSummary summary;
   std::string error;
   const double begin = Seconds();
-  if (!SolveBatch(SolverOptions(),
-                  ExtOptions(machine),
-                  &batch,
-                  &summary,
-                  &error)) {
+  if (!SolveBatch(
+          SolverOptions(), ExtOptions(machine), &batch, &summary, &error)) {
     std::fprintf(stderr, "%s\n", error.c_str());
     return -1.0;
   }
@@ -392,20 +386,20 @@ class Living {
         is_well_ && window_.AddBlock(poses_, k, frame.pose.data(), &error_) &&
         window_.AddBlock(speeds_, k, frame.speed.data(), &error_) &&
         window_.SetConstant(poses_, k, k == 0, &error_) &&
-        (k == 0 ||
-         window_.AddResidual(
-             inertial_, frame.row, {k - 1, k - 1, k, k}, &error_));
+        (k == 0 || window_.AddResidual(
+                       inertial_, frame.row, {k - 1, k - 1, k, k}, &error_));
     for (const SimulatedOdometry::Sight& sight : frame.sights) {
       if (window_.Values(poses_, sight.anchor) == nullptr) {
         continue;
       }
-      is_well_ =
-          is_well_ &&
-          (window_.Values(depths_, sight.point) != nullptr ||
-           window_.AddBlock(
-               depths_, sight.point, &sight.inverse_depth, &error_)) &&
-          window_.AddResidual(
-              sights_, sight.row, {sight.anchor, k, 0, sight.point, 0}, &error_);
+      is_well_ = is_well_ &&
+                 (window_.Values(depths_, sight.point) != nullptr ||
+                  window_.AddBlock(
+                      depths_, sight.point, &sight.inverse_depth, &error_)) &&
+                 window_.AddResidual(sights_,
+                                     sight.row,
+                                     {sight.anchor, k, 0, sight.point, 0},
+                                     &error_);
     }
     const int64_t oldest = k - FLAGS_frames + 1;
     if (oldest < 0) {
@@ -460,12 +454,10 @@ bool RunLiving(const std::string& machine) {
 
 int main(int argc, char** argv) {
   gflags::ParseCommandLineFlags(&argc, &argv, true);
-  for (const std::string& machine :
-       ceres_ext::SplitAtCommas(FLAGS_machine)) {
-    const bool is_done = FLAGS_living == 0 ? ceres_ext::RunBatches(machine)
-                         : machine == "stock"
-                             ? true
-                             : ceres_ext::RunLiving(machine);
+  for (const std::string& machine : ceres_ext::SplitAtCommas(FLAGS_machine)) {
+    const bool is_done = FLAGS_living == 0    ? ceres_ext::RunBatches(machine)
+                         : machine == "stock" ? true
+                                              : ceres_ext::RunLiving(machine);
     if (!is_done) {
       return 1;
     }

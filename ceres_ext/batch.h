@@ -73,6 +73,10 @@ struct ProblemBatch {
   // solution too. Residual blocks that take no part in the solve are not in the
   // prior.
   BlocksToDrop drop;
+
+  // For each parameter array, 1 for each block whose covariance at the solution
+  // is wanted in BatchSummary::covariances; null, or an empty vector: none.
+  std::vector<const uint8_t*> covariance_is_wanted;
 };
 
 // Ends SolveBatch from another thread.
@@ -139,12 +143,30 @@ struct ProblemSummary {
   }
 };
 
+// The covariance of the blocks of a problem that is wanted, at its solution:
+// these rows and columns of (J'J)^-1, where J is corrected for losses and has
+// the columns of all blocks that vary, as of ceres::Covariance. A window of any
+// model has it with the solve; other problems take the time of
+// ceres_ext::Covariance (covariance.h) beside it.
+struct BlockCovariance {
+  // In the order of the arrays. Constant blocks are left out.
+  std::vector<Marginal::Block> blocks;
+  // n x n, row-major, where n is the sum of the tangent sizes of the blocks.
+  std::vector<double> values;
+  // The reason if there is none: no usable solution, a block that no residual
+  // block depends on, or directions in which nothing holds the blocks.
+  std::string message;
+};
+
 struct BatchSummary {
   std::vector<ProblemSummary> problems;
   // The prior of each problem, if ProblemBatch::drop has flags; otherwise
   // empty. If a problem has no usable solution, or a prior fails,
   // Marginal::message is the reason, and nothing else changes.
   std::vector<Marginal> marginals;
+  // The covariance of each problem, if ProblemBatch::covariance_is_wanted has
+  // flags; otherwise empty.
+  std::vector<BlockCovariance> covariances;
 
   // Device for windows and fits, such as "host, 16 threads" or "NVIDIA H200
   // (CUDA device 0)", and the reason if the host replaced a device. Empty if no

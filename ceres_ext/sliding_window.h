@@ -126,6 +126,13 @@ class SlidingWindow {
                     const double* weights,
                     std::string* error);
 
+  // The covariance of a block is wanted of each solve from now on, or no more
+  // (ProblemBatch::covariance_is_wanted).
+  bool WantCovariance(int kind,
+                      int64_t number,
+                      bool is_wanted,
+                      std::string* error);
+
   // Marks a block, which the next solve that succeeds drops at its solution.
   // The residual blocks that depend on it go into a prior on the blocks that
   // stay, as Marginalize has it.
@@ -142,7 +149,8 @@ class SlidingWindow {
 
   // False, with nothing changed, as SolveBatch; false as well if the solution
   // is not usable or a prior fails: then nothing is dropped, and
-  // summary->problems[0] has the solve.
+  // summary->problems[0] has the solve. Blocks in `marginals` and `covariances`
+  // have their kinds and numbers.
   bool Solve(BatchSummary* summary, std::string* error);
 
   int64_t NumBlocks(int kind) const;

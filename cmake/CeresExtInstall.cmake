@@ -80,6 +80,7 @@ foreach(
   _header
   ceres_ext/small/fit/fit.h
   ceres_ext/small/fit/fit_solve.h
+  ceres_ext/solver/dogleg_region.h
   ceres_ext/solver/step_search.h
   ceres_ext/solver/trust_region.h
   cuda_kernels/base/block_ref.h

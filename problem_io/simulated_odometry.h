@@ -102,8 +102,7 @@ class SimulatedOdometry {
     const TrueState truth(kInterval * static_cast<double>(k));
     const std::array<double, 7> camera = Camera();
     return Eigen::Translation3d(truth.position) * truth.rotation *
-           Eigen::Translation3d(
-               Eigen::Map<const Eigen::Vector3d>(&camera[4])) *
+           Eigen::Translation3d(Eigen::Map<const Eigen::Vector3d>(&camera[4])) *
            Eigen::Map<const Eigen::Quaterniond>(camera.data());
   }
 

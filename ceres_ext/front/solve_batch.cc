@@ -162,6 +162,8 @@ bool SolveArrays(const BatchCall& call,
     return true;
   }
   call.summary->marginals.resize(batch->drop.any() ? batch->num_problems : 0);
+  call.summary->covariances.resize(
+      batch->covariance_is_wanted.empty() ? 0 : batch->num_problems);
   // Takes memory, and nothing has been solved yet.
   const std::vector<int> num_residuals = call.full_summaries == nullptr
                                              ? std::vector<int>()
@@ -185,6 +187,18 @@ bool SolveArrays(const BatchCall& call,
         MarginalizeSolved(
             *batch, i, call.summary->problems[i], &call.summary->marginals[i]);
       });
+  ceres::Solver::Options of_covariance = call.options;
+  of_covariance.num_threads = 1;
+  ForEach(machines->host_context(call.options.num_threads),
+          static_cast<int64_t>(call.summary->covariances.size()),
+          [&](int64_t i, int /*slot*/) {
+            FindCovariance(of_covariance,
+                           of_one,
+                           *batch,
+                           i,
+                           call.summary->problems[i],
+                           &call.summary->covariances[i]);
+          });
   for (int64_t i = 0; i < batch->num_problems && call.full_summaries != nullptr;
        ++i) {
     if (call.summary->problems[i].IsSolvedWhole()) {

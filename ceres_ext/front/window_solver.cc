@@ -224,6 +224,12 @@ class WindowSolver::Impl {
     if (!IsValidBatch(one->batch, context, error)) {
       return false;
     }
+    if (!one->batch.covariance_is_wanted.empty()) {
+      *error =
+          "covariance_is_wanted: a WindowSolver finds no covariance, as "
+          "SolveBatch does; expected an empty vector";
+      return false;
+    }
     *error = WhyTooLarge(one->batch, capacity_);
     if (!error->empty()) {
       return false;

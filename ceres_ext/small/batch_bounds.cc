@@ -135,6 +135,9 @@ bool IsValidBatch(const ProblemBatch& batch,
       !has_size_or_none("residual_is_active",
                         batch.residual_is_active.size(),
                         residuals.size()) ||
+      !has_size_or_none("covariance_is_wanted",
+                        batch.covariance_is_wanted.size(),
+                        parameters.size()) ||
       !IsValidDrop(batch, error)) {
     return false;
   }

@@ -206,7 +206,9 @@ class BatchSolve {
     std::string unused;  // There is no capacity to exceed.
     queue_.Submit(range, lane, &unused);
     for (int64_t i = range.begin; i < range.end; ++i) {
-      if (lane->PieceOf(i) != nullptr) {
+      const SmallPiece* const piece = lane->PieceOf(i);
+      // One that could not be packed may be of another kind.
+      if (piece != nullptr && piece->Has(i)) {
         is_taken_[i] = 1;
       }
     }

@@ -166,6 +166,12 @@ void SmallPiece::Finish(int64_t i) {
   });
   if (summary.IsSolutionUsable()) {
     Unpack(i);
+    if (!summary_->covariances.empty()) {
+      failure.Guard(false, [&] {
+        TakeCovariance(i, &summary_->covariances[i]);
+        return true;
+      });
+    }
   }
 }
 

@@ -176,6 +176,9 @@ class SmallPiece {
   virtual const char* WhyNotSolved(int64_t i) const = 0;
   virtual const TrustRegion& RegionOf(int64_t i) const = 0;
   virtual double FixedCostOf(int64_t /*i*/) const { return 0.0; }
+  // Sets the covariance that is wanted if the solve has it.
+  virtual void TakeCovariance(int64_t /*i*/,
+                              BlockCovariance* /*covariance*/) const {}
   // Writes the values that vary back to the caller.
   virtual void Unpack(int64_t i) const = 0;
 

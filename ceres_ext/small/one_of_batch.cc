@@ -8,6 +8,8 @@
 
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/base/failure.h"
+#include "ceres_ext/covariance.h"
+#include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/solve.h"
 
 namespace ceres_ext {
@@ -120,7 +122,72 @@ class OneOfBatch {
   std::vector<Arrays> arrays_;
 };
 
+// Sets the blocks and the values, or returns why there are none.
+std::string FindCovarianceOfOne(const CovarianceOptions& options,
+                                const ProblemBatch& batch,
+                                int64_t i,
+                                BlockCovariance* found) {
+  std::vector<const double*> blocks;
+  int64_t num_columns = 0;
+  const auto& parameters = batch.problem.parameters();
+  for (size_t a = 0; a < parameters.size(); ++a) {
+    const uint8_t* const is_wanted = batch.covariance_is_wanted[a];
+    for (int64_t b = batch.parameter_begin[a][i];
+         is_wanted != nullptr && b < batch.parameter_begin[a][i + 1];
+         ++b) {
+      if (is_wanted[b] != 0 && !IsConstant(parameters[a], b)) {
+        found->blocks.push_back({static_cast<int>(a), b});
+        blocks.push_back(parameters[a].values + b * parameters[a].size);
+        num_columns += TangentSize(parameters[a], b);
+      }
+    }
+  }
+  if (blocks.empty()) {
+    return "";
+  }
+  OneOfBatch one(batch, i);
+  Covariance covariance(options);
+  found->values.resize(num_columns * num_columns);
+  if (!covariance.Compute(blocks, *one.problem()) ||
+      !covariance.GetCovarianceMatrixInTangentSpace(blocks,
+                                                    found->values.data())) {
+    found->values.clear();
+    return covariance.error().empty() ? "the covariance was not computed"
+                                      : covariance.error();
+  }
+  return "";
+}
+
 }  // namespace
+
+void FindCovariance(const ceres::Solver::Options& options,
+                    const Options& ext_options,
+                    const ProblemBatch& batch,
+                    int64_t i,
+                    const ProblemSummary& summary,
+                    BlockCovariance* covariance) noexcept {
+  if (!covariance->values.empty() || !covariance->message.empty()) {
+    return;
+  }
+  if (!summary.IsSolutionUsable()) {
+    AssignOrShorten("the problem has no usable solution", &covariance->message);
+    return;
+  }
+  Failure failure;
+  failure.Guard(false, [&] {
+    CovarianceOptions of_one;
+    of_one.num_threads = options.num_threads;
+    of_one.ext = ext_options;
+    of_one.ext.device = DEVICE_HOST;  // Many small ones, on all threads.
+    BlockCovariance found;
+    found.message = FindCovarianceOfOne(of_one, batch, i, &found);
+    *covariance = std::move(found);
+    return true;
+  });
+  if (failure.has_happened()) {
+    AssignOrShorten(failure.sentence(), &covariance->message);
+  }
+}
 
 void SummarizeUnbegun(ProblemSummary* summary, Summary* full) {
   summary->termination_type = ceres::USER_FAILURE;

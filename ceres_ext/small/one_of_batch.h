@@ -67,6 +67,16 @@ void SolveOther(const ceres::Solver::Options& options,
                 ProblemSummary* summary,
                 Summary* full = nullptr);
 
+// The covariance that is wanted of problem i, which has ended with this
+// summary, by ceres_ext::Covariance unless the solve has it. Throws nothing:
+// *covariance has the message.
+void FindCovariance(const ceres::Solver::Options& options,
+                    const Options& ext_options,
+                    const ProblemBatch& batch,
+                    int64_t i,
+                    const ProblemSummary& summary,
+                    BlockCovariance* covariance) noexcept;
+
 }  // namespace ceres_ext
 
 #endif  // CERES_EXT_SMALL_ONE_OF_BATCH_H_

@@ -24,12 +24,14 @@ struct BlockKind {
   std::vector<int64_t> numbers;  // of the caller
   BlockFlags is_constant;
   BlockFlags is_dropped;
+  BlockFlags is_wanted;
   std::unordered_map<int64_t, int32_t> place;  // of a number
 
   int64_t num_blocks() const { return static_cast<int64_t>(numbers.size()); }
-  bool DropsAny() const {
-    return std::find(is_dropped.begin(), is_dropped.end(), 1) !=
-           is_dropped.end();
+  bool DropsAny() const { return HasAny(is_dropped); }
+  bool WantsAny() const { return HasAny(is_wanted); }
+  static bool HasAny(const BlockFlags& flags) {
+    return std::find(flags.begin(), flags.end(), 1) != flags.end();
   }
 };
 
@@ -121,11 +123,13 @@ class SlidingWindow::Body {
     of.numbers.reserve(of.numbers.size() + 1);
     of.is_constant.reserve(of.numbers.size() + 1);
     of.is_dropped.reserve(of.numbers.size() + 1);
+    of.is_wanted.reserve(of.numbers.size() + 1);
     of.values.reserve(of.values.size() + of.size);
     of.place.emplace(number, static_cast<int32_t>(of.num_blocks()));
     of.numbers.push_back(number);
     of.is_constant.push_back(0);
     of.is_dropped.push_back(0);
+    of.is_wanted.push_back(0);
     of.values.insert(of.values.end(), values, values + of.size);
     return "";
   }
@@ -195,8 +199,7 @@ class SlidingWindow::Body {
       of_slot.reserve(num_all);
     }
     const auto* const bytes = static_cast<const unsigned char*>(constants);
-    of.constants.insert(
-        of.constants.end(), bytes, bytes + constants_bytes * n);
+    of.constants.insert(of.constants.end(), bytes, bytes + constants_bytes * n);
     for (int64_t i = 0; i < n; ++i) {
       of.weights.push_back(weights != nullptr ? weights[i] : 1.0);
       for (size_t s = 0; s < num_slots; ++s) {
@@ -253,7 +256,15 @@ class SlidingWindow::Body {
     if (!summary->problems[0].IsSolutionUsable()) {
       return summary->problems[0].message;
     }
-    return batch.drop.any() ? DropBlocks(summary->marginals[0]) : "";
+    for (BlockCovariance& covariance : summary->covariances) {
+      SetNumbers(&covariance.blocks);
+    }
+    if (!batch.drop.any()) {
+      return "";
+    }
+    const Marginal marginal = summary->marginals[0];
+    SetNumbers(&summary->marginals[0].blocks);
+    return DropBlocks(marginal);
   }
 
   BlockKind* kind(int k) { return HasKind(k) ? &kinds_[k] : nullptr; }
@@ -314,6 +325,12 @@ class SlidingWindow::Body {
     return "";
   }
 
+  void SetNumbers(std::vector<Marginal::Block>* blocks) const {
+    for (Marginal::Block& block : *blocks) {
+      block.block = kinds_[block.parameters].numbers[block.block];
+    }
+  }
+
   static bool HasBlock(const Prior& prior, int kind, int32_t place) {
     for (size_t k = 0; k < prior.places.size(); ++k) {
       if (prior.block_kinds[k] == kind && prior.places[k] == place) {
@@ -335,6 +352,7 @@ class SlidingWindow::Body {
     ProblemBatch batch;
     batch.num_problems = 1;
     bool drops_any = false;
+    bool wants_any = false;
     for (BlockKind& kind : kinds_) {
       ArrayProblem::Parameters parameters;
       parameters.values = kind.values.data();
@@ -344,6 +362,7 @@ class SlidingWindow::Body {
       parameters.is_constant = kind.is_constant.data();
       batch.problem.AddParameters(parameters);
       drops_any = drops_any || kind.DropsAny();
+      wants_any = wants_any || kind.WantsAny();
       arrays->begin.push_back({0, kind.num_blocks()});
     }
     for (ResidualKind& kind : residual_kinds_) {
@@ -357,7 +376,8 @@ class SlidingWindow::Body {
               ? nullptr
               : kind.weights.data();
       for (size_t s = 0; s < kind.places.size(); ++s) {
-        residuals.blocks.push_back({kind.block_kinds[s], kind.places[s].data()});
+        residuals.blocks.push_back(
+            {kind.block_kinds[s], kind.places[s].data()});
       }
       batch.problem.AddResiduals(residuals);
       arrays->begin.push_back({0, kind.num_residuals});
@@ -379,6 +399,9 @@ class SlidingWindow::Body {
     }
     for (size_t k = 0; drops_any && k < kinds_.size(); ++k) {
       batch.drop.parameter_is_dropped.push_back(kinds_[k].is_dropped.data());
+    }
+    for (size_t k = 0; wants_any && k < kinds_.size(); ++k) {
+      batch.covariance_is_wanted.push_back(kinds_[k].is_wanted.data());
     }
     return batch;
   }
@@ -487,11 +510,12 @@ class SlidingWindow::Body {
     Compact(keep, 1, &kind->numbers);
     Compact(keep, 1, &kind->is_constant);
     Compact(keep, 1, &kind->is_dropped);
+    Compact(keep, 1, &kind->is_wanted);
     Compact(keep, kind->size, &kind->values);
   }
 
   static BlockFlags ResidualsToKeep(const std::vector<BlockFlags>& removed,
-                               const ResidualKind& kind) {
+                                    const ResidualKind& kind) {
     BlockFlags keep(kind.num_residuals, 1);
     for (size_t s = 0; s < kind.places.size(); ++s) {
       const BlockFlags& of_kind = removed[kind.block_kinds[s]];
@@ -610,6 +634,22 @@ bool SlidingWindow::AddResiduals(int kind,
       [&] {
         return body_->AddResiduals(
             kind, n, constants, constants_bytes, numbers, weights);
+      },
+      error);
+}
+
+bool SlidingWindow::WantCovariance(int kind,
+                                   int64_t number,
+                                   bool is_wanted,
+                                   std::string* error) {
+  return Try(
+      [&] {
+        std::string sentence;
+        const int32_t place = body_->Find(kind, number, &sentence);
+        if (place >= 0) {
+          body_->kind(kind)->is_wanted[place] = is_wanted ? 1 : 0;
+        }
+        return sentence;
       },
       error);
 }

@@ -5,6 +5,7 @@
 #include "ceres_ext/batch.h"
 
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -243,6 +244,7 @@ BatchSummary SolveProblems(Problem* problem,
                            nb::object residual_is_active,
                            nb::object parameter_is_dropped,
                            nb::object residual_is_cut,
+                           nb::object covariance_is_wanted,
                            nb::object stop,
                            const nb::kwargs& values) {
   const SolverOptions options = OptionsOf(given, values);
@@ -254,6 +256,15 @@ BatchSummary SolveProblems(Problem* problem,
                                residual_is_active,
                                parameter_is_dropped,
                                residual_is_cut);
+  std::vector<int64_t> num_blocks;
+  for (const auto& parameters : problem->arrays()->parameters()) {
+    num_blocks.push_back(parameters.num_blocks);
+  }
+  ReadFlags("covariance_is_wanted",
+            covariance_is_wanted,
+            num_blocks,
+            batch.get(),
+            &batch->batch.covariance_is_wanted);
   BatchSummary summary;
   std::string error;
   bool is_done = false;
@@ -460,6 +471,32 @@ nb::object OfPrior(const Marginal& marginal, const Function& function) {
 }
 
 void AddMarginal(nb::module_* module) {
+  nb::class_<BlockCovariance>(
+      *module,
+      "BlockCovariance",
+      "The covariance of blocks at the solution of a problem of a batch.")
+      .def_prop_ro(
+          "blocks",
+          [](const BlockCovariance& self) {
+            std::vector<std::pair<int, int64_t>> blocks;
+            for (const Marginal::Block& block : self.blocks) {
+              blocks.emplace_back(block.parameters, block.block);
+            }
+            return blocks;
+          },
+          "Pairs (parameters, block); constant blocks are left out.")
+      .def_prop_ro(
+          "matrix",
+          [](const BlockCovariance& self) {
+            const auto n =
+                static_cast<size_t>(std::lround(std::sqrt(self.values.size())));
+            return MakeArray(std::vector<double>(self.values), n);
+          },
+          nb::sig("def matrix(self) -> numpy.typing.NDArray[numpy.float64]"),
+          "(n, n), n the tangent sizes of the blocks together.")
+      .def_ro("message",
+              &BlockCovariance::message,
+              "The reason if there is none; empty otherwise.");
   nb::class_<Marginal>(
       *module,
       "Marginal",
@@ -588,6 +625,10 @@ void AddSummaries(nb::module_* module) {
       .def_ro("marginals",
               &BatchSummary::marginals,
               "One Marginal per problem if blocks were dropped.")
+      .def_ro("covariances",
+              &BatchSummary::covariances,
+              "One BlockCovariance per problem if covariance_is_wanted has "
+              "flags.")
       .def_ro("device",
               &BatchSummary::device,
               "Device for windows and fits; empty if no problem could be one.")
@@ -624,6 +665,7 @@ void AddBatch(nb::module_* module) {
       "residual_is_active"_a.none() = nb::none(),
       "parameter_is_dropped"_a.none() = nb::none(),
       "residual_is_cut"_a.none() = nb::none(),
+      "covariance_is_wanted"_a.none() = nb::none(),
       "stop"_a.none() = nb::none(),
       "values"_a,
       "Solves many small problems at once (docs/batch.md).\n\n"
@@ -636,6 +678,8 @@ void AddBatch(nb::module_* module) {
       "true for blocks that take part, or None if all do.\n"
       "parameter_is_dropped, residual_is_cut: as for marginalize(), at the\n"
       "solution; summary.marginals has the result.\n"
+      "covariance_is_wanted: for each call of add_parameters, a bool array,\n"
+      "or None; summary.covariances has the covariance at the solution.\n"
       "stop: a threading.Event; if another thread sets it, problems in flight\n"
       "end with their current iteration, USER_SUCCESS and its values, and\n"
       "others keep their start and end with USER_FAILURE. Ctrl-C does the "

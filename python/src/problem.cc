@@ -572,7 +572,7 @@ ResidualType ResidualType::Find(nb::handle cost_function,
     type.block_sizes = named.block_sizes;
     type.form.constants_bytes = named.constants_bytes;
     type.form.make_cost_function = named.make_cost_function;
-    type.form.constants_are_of_model = named.information_begin == 0;
+    type.form.constants_are_of_model = named.constants_are_of_model;
     return type;
   }
   if (!nb::try_cast(cost_function, compiled)) {

@@ -66,6 +66,15 @@ bool ConvertConstantRig(const double* row, void* constants) {
   return IsFinite(*new (constants) Error(row[0], row[1], row + 2));
 }
 
+// True if a cost function has a model, whose constants are these.
+template <typename Cost, typename Constants, typename = void>
+struct HasConstants : std::false_type {};
+template <typename Cost, typename Constants>
+struct HasConstants<Cost,
+                    Constants,
+                    std::void_t<typename Cost::Model::Constants>>
+    : std::is_same<typename Cost::Model::Constants, Constants> {};
+
 // Without a Cost Ceres evaluates them, row by row: priors of cameras are few.
 template <typename Error,
           typename Sizes,
@@ -88,7 +97,8 @@ void AddPrior(const char* name,
                   sizeof(Whitened),
                   &colmap::MakeCostFunction<Whitened, Cost>,
                   &ConvertPrior<Error>,
-                  sizeof(Error) / sizeof(double)});
+                  sizeof(Error) / sizeof(double),
+                  HasConstants<Cost, Whitened>::value});
 }
 
 template <typename Rotation>

@@ -34,6 +34,8 @@ struct NamedResidual {
   // (num_residuals x num_residuals), which convert leaves to the caller; 0:
   // there is none.
   int64_t information_begin = 0;
+  // ArrayProblem::Residuals::constants_are_of_model.
+  bool constants_are_of_model = true;
 };
 
 const std::vector<NamedResidual>& NamedResiduals();

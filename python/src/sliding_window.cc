@@ -124,8 +124,8 @@ class Window {
     }
     const ResidualType& type = types_[kind];
     std::vector<int64_t> shape = {kAnyLength, type.num_columns};
-    const void* constants = ReadArray(
-        "observations", observations, "float64", ARRAY_READ, &shape);
+    const void* constants =
+        ReadArray("observations", observations, "float64", ARRAY_READ, &shape);
     const int64_t n = shape[0];
     shape = {n, static_cast<int64_t>(type.block_sizes.size())};
     const auto* const numbers = static_cast<const int64_t*>(
@@ -139,8 +139,8 @@ class Window {
     type.CheckCovariances(covariances);
     std::unique_ptr<double[]> converted;
     if (type.IsConverted()) {
-      converted = type.Convert(
-          static_cast<const double*>(constants), n, covariances);
+      converted =
+          type.Convert(static_cast<const double*>(constants), n, covariances);
       constants = converted.get();
     }
     std::string error;
@@ -152,6 +152,12 @@ class Window {
                                 of_weights,
                                 &error),
            error);
+  }
+
+  void WantCovariance(int kind, int64_t number, bool wanted) {
+    const Lock lock(this);
+    std::string error;
+    Expect(window_.WantCovariance(kind, number, wanted, &error), error);
   }
 
   void Drop(int kind, int64_t number) {
@@ -249,8 +255,10 @@ void AddSlidingWindow(nb::module_* module) {
       *module,
       "SlidingWindow",
       "The window of an odometry or SLAM system from keyframe to keyframe\n"
-      "(ceres_ext/sliding_window.h): blocks and residual blocks are added, the\n"
-      "window is solved, and its oldest blocks are dropped with the prior that\n"
+      "(ceres_ext/sliding_window.h): blocks and residual blocks are added, "
+      "the\n"
+      "window is solved, and its oldest blocks are dropped with the prior "
+      "that\n"
       "they leave. The caller numbers blocks as it likes.\n\n"
       "    window = ceres_ext.SlidingWindow(max_num_iterations=8)\n"
       "    poses = window.add_block_kind(7, manifold)\n"
@@ -277,23 +285,24 @@ void AddSlidingWindow(nb::module_* module) {
                    "None = None) -> int"),
            "Parameter blocks of `size` values with one manifold. Returns the\n"
            "number of the kind, 0 for the first.")
-      .def("add_residual_kind",
-           &Window::AddResidualKind,
-           "cost_function"_a,
-           "blocks"_a,
-           nb::kw_only(),
-           "camera_model"_a.none() = nb::none(),
-           "rotation"_a.none() = nb::none(),
-           "loss"_a.none() = nb::none(),
-           nb::sig("def add_residual_kind(self, cost_function: str | "
-                   "CompiledCostFunction, blocks: "
-                   "collections.abc.Sequence[int], *, camera_model: str | None "
-                   "= None, rotation: str | None = None, loss: LossFunction | "
-                   "None = None) -> int"),
-           "Residual blocks of one type. Returns the number of the kind, 0 for\n"
-           "the first.\n\n"
-           "cost_function, camera_model, rotation, loss: as of\n"
-           "ArrayProblem.add_residuals. blocks: the kind of each block.")
+      .def(
+          "add_residual_kind",
+          &Window::AddResidualKind,
+          "cost_function"_a,
+          "blocks"_a,
+          nb::kw_only(),
+          "camera_model"_a.none() = nb::none(),
+          "rotation"_a.none() = nb::none(),
+          "loss"_a.none() = nb::none(),
+          nb::sig("def add_residual_kind(self, cost_function: str | "
+                  "CompiledCostFunction, blocks: "
+                  "collections.abc.Sequence[int], *, camera_model: str | None "
+                  "= None, rotation: str | None = None, loss: LossFunction | "
+                  "None = None) -> int"),
+          "Residual blocks of one type. Returns the number of the kind, 0 for\n"
+          "the first.\n\n"
+          "cost_function, camera_model, rotation, loss: as of\n"
+          "ArrayProblem.add_residuals. blocks: the kind of each block.")
       .def("add_block",
            &Window::AddBlock,
            "kind"_a,
@@ -340,6 +349,13 @@ void AddSlidingWindow(nb::module_* module) {
            "observations, covariances, weights: as of\n"
            "ArrayProblem.add_residuals; copied. blocks: (n, blocks of a\n"
            "residual block), the numbers of the blocks.")
+      .def(
+          "want_covariance",
+          &Window::WantCovariance,
+          "kind"_a,
+          "number"_a,
+          "wanted"_a = true,
+          "solve().covariances[0] has the covariance of the block from now on.")
       .def("drop",
            &Window::Drop,
            "kind"_a,
@@ -358,12 +374,15 @@ void AddSlidingWindow(nb::module_* module) {
            "kind"_a,
            "number"_a,
            "Removes the residual blocks of one kind that depend on a block.")
-      .def("solve",
-           &Window::Solve,
-           "Solves the window and drops what is marked. Returns a BatchSummary\n"
-           "of one problem, whose `marginals` has the prior.\n\n"
-           "ValueError: an option or a value is not valid, or there is no\n"
-           "usable solution; nothing is dropped then.")
+      .def(
+          "solve",
+          &Window::Solve,
+          "Solves the window and drops what is marked. Returns a BatchSummary\n"
+          "of one problem, whose `marginals` has the prior; blocks there have "
+          "their\n"
+          "numbers.\n\n"
+          "ValueError: an option or a value is not valid, or there is no\n"
+          "usable solution; nothing is dropped then.")
       .def("numbers",
            &Window::Numbers,
            "kind"_a,

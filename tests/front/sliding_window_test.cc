@@ -11,14 +11,17 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "Eigen/Core"
 #include "ceres/ceres.h"
 #include "ceres_ext/odometry_cost_functions.h"
 #include "gtest/gtest.h"
 #include "problem_io/simulated_odometry.h"
+#include "tests/common/exact_covariance.h"
 #include "tests/front/batch_cases.h"
 
 namespace ceres_ext {
@@ -106,10 +109,8 @@ void AddKeyframe(const Kinds& kinds,
           kinds.depths, sight.point, &sight.inverse_depth, &error))
           << error;
     }
-    ASSERT_TRUE(window->AddResidual(kinds.sights,
-                                    sight.row,
-                                    {sight.anchor, k, 0, sight.point, 0},
-                                    &error))
+    ASSERT_TRUE(window->AddResidual(
+        kinds.sights, sight.row, {sight.anchor, k, 0, sight.point, 0}, &error))
         << error;
   }
   if (k < kLength) {
@@ -184,8 +185,71 @@ class WholeWindow {
     }
   }
 
+  // A problem of Ceres that refers to the values.
+  std::unique_ptr<ceres::Problem> Problem() {
+    ceres::Problem::Options of_problem;
+    of_problem.manifold_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    of_problem.loss_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    of_problem.cost_function_ownership = ceres::DO_NOT_TAKE_OWNERSHIP;
+    auto problem = std::make_unique<ceres::Problem>(of_problem);
+    const auto add = [&](ceres::CostFunction* cost_function,
+                         ceres::LossFunction* loss,
+                         const std::vector<std::pair<int, int64_t>>& blocks) {
+      std::vector<double*> values;
+      for (const auto& [kind, number] : blocks) {
+        values.push_back(ValuesOf(kind, number));
+      }
+      problem->AddResidualBlock(cost_function, loss, values);
+    };
+    cost_functions_.clear();
+    for (const auto& row : inertial_) {
+      const auto& n = row.numbers;
+      cost_functions_.push_back(std::make_unique<InertialCost>(row.row));
+      add(cost_functions_.back().get(),
+          nullptr,
+          {{0, n[0]}, {1, n[1]}, {0, n[2]}, {1, n[3]}});
+    }
+    for (const auto& row : sights_) {
+      const auto& n = row.numbers;
+      cost_functions_.push_back(std::make_unique<InverseDepthCost>(row.row));
+      add(cost_functions_.back().get(),
+          Huber(),
+          {{0, n[0]}, {0, n[1]}, {3, n[2]}, {2, n[3]}, {4, n[4]}});
+    }
+    for (const Prior& prior : priors_) {
+      add(prior.prior.get(), nullptr, prior.blocks);
+    }
+    for (auto& kind : kinds_) {
+      for (Block& block : kind) {
+        double* const values = block.values.data();
+        if (block.values.size() == 7) {
+          problem->SetManifold(values, OfPoses());
+        }
+        if (block.is_constant) {
+          problem->SetParameterBlockConstant(values);
+        }
+      }
+    }
+    return problem;
+  }
+  double* ValuesOf(int kind, int64_t number) {
+    return kinds_[kind][PlaceOf(kind, number)].values.data();
+  }
+
   // Solves arrays, and drops what is marked.
   BatchSummary Solve() {
+    BatchSummary summary = SolveAndKeep();
+    DropKept();
+    return summary;
+  }
+  void DropKept() {
+    if (kept_.has_value()) {
+      DropMarked(*kept_);
+      kept_.reset();
+    }
+  }
+  // The blocks that are marked stay until DropKept.
+  BatchSummary SolveAndKeep() {
     ProblemBatch batch;
     batch.num_problems = 1;
     std::vector<std::vector<double>> values(5);
@@ -276,7 +340,7 @@ class WholeWindow {
       }
     }
     if (drops_any) {
-      DropMarked(summary.marginals.at(0));
+      kept_ = summary.marginals.at(0);
     }
     return summary;
   }
@@ -284,9 +348,7 @@ class WholeWindow {
   const std::vector<Block>& blocks(int kind) const { return kinds_[kind]; }
 
  private:
-  static int Size(int kind) {
-    return std::array<int, 5>{7, 9, 1, 7, 1}[kind];
-  }
+  static int Size(int kind) { return std::array<int, 5>{7, 9, 1, 7, 1}[kind]; }
   int64_t PlaceOf(int kind, int64_t number) const {
     for (size_t i = 0; i < kinds_[kind].size(); ++i) {
       if (kinds_[kind][i].number == number) {
@@ -308,8 +370,8 @@ class WholeWindow {
     EXPECT_EQ(marginal.message, "");
     Prior prior{marginal.prior, {}};
     for (const Marginal::Block& block : marginal.blocks) {
-      prior.blocks.emplace_back(
-          block.parameters, kinds_[block.parameters][block.block].number);
+      prior.blocks.emplace_back(block.parameters,
+                                kinds_[block.parameters][block.block].number);
     }
     Erase(&inertial_, [&](const auto& row) {
       const auto& n = row.numbers;
@@ -335,6 +397,8 @@ class WholeWindow {
   std::vector<Residual<InertialError<EigenQuaternion>>> inertial_;
   std::vector<Residual<InverseDepthError<EigenQuaternion>>> sights_;
   std::vector<Prior> priors_;
+  std::vector<std::unique_ptr<ceres::CostFunction>> cost_functions_;
+  std::optional<Marginal> kept_;
 };
 
 TEST(SlidingWindow, HasTheBitsOfAWholeWindow) {
@@ -372,6 +436,87 @@ TEST(SlidingWindow, HasTheBitsOfAWholeWindow) {
   }
   EXPECT_EQ(window.NumBlocks(kinds.poses), kLength);
   EXPECT_EQ(window.NumPriors(), 1);
+}
+
+// The newest pose, the speed before it and a depth have one.
+TEST(SlidingWindow, HasTheCovarianceOfItsBlocks) {
+  SimulatedOdometry odometry(kPoints, 11);
+  SlidingWindow window(OdometryOptions(), OnMachine());
+  const Kinds kinds = AddKinds(&window);
+  WholeWindow whole;
+  for (int64_t k = 0; k < 14; ++k) {
+    SCOPED_TRACE(k);
+    const SimulatedOdometry::Keyframe frame = odometry.Next();
+    ASSERT_NO_FATAL_FAILURE(AddKeyframe(kinds, frame, k, &window));
+    whole.Add(frame, k);
+    if (k < 3) {
+      continue;  // Not all is observed.
+    }
+    const int64_t depth = window.Numbers(kinds.depths).back();
+    const std::vector<std::pair<int, int64_t>> wanted = {
+        {0, k}, {1, k - 1}, {2, depth}};
+    const int of_kind[] = {kinds.poses, kinds.speeds, kinds.depths};
+    std::string error;
+    for (const auto& [kind, number] : wanted) {
+      ASSERT_TRUE(window.WantCovariance(of_kind[kind], number, true, &error))
+          << error;
+    }
+    // Constant blocks have none.
+    ASSERT_TRUE(window.WantCovariance(kinds.cameras, 0, true, &error)) << error;
+    BatchSummary summary;
+    ASSERT_TRUE(window.Solve(&summary, &error)) << error;
+    ASSERT_EQ(summary.covariances.size(), 1u);
+    const BlockCovariance& found = summary.covariances[0];
+    EXPECT_EQ(summary.problems[0].solved_as, SOLVED_AS_WINDOW);
+    ASSERT_EQ(found.message, "");
+    ASSERT_EQ(found.blocks.size(), wanted.size());
+    whole.SolveAndKeep();
+    std::vector<double*> blocks;
+    for (size_t b = 0; b < wanted.size(); ++b) {
+      EXPECT_EQ(found.blocks[b].parameters, of_kind[wanted[b].first]);
+      EXPECT_EQ(found.blocks[b].block, wanted[b].second);
+      blocks.push_back(whole.ValuesOf(wanted[b].first, wanted[b].second));
+    }
+    double tolerance = 0.0;
+    const Eigen::MatrixXd expected =
+        CovarianceOf(blocks, whole.Problem().get(), &tolerance);
+    ASSERT_EQ(static_cast<int64_t>(found.values.size()), expected.size());
+    // The tolerance means something.
+    ASSERT_LT(tolerance, 1e-3);
+    const auto n = expected.rows();
+    for (Eigen::Index a = 0; a < n; ++a) {
+      for (Eigen::Index b = 0; b < n; ++b) {
+        EXPECT_NEAR(found.values[n * a + b],
+                    expected(a, b),
+                    tolerance * std::sqrt(expected(a, a) * expected(b, b)))
+            << a << ", " << b;
+      }
+    }
+    whole.DropKept();
+    for (const auto& [kind, number] : wanted) {
+      ASSERT_TRUE(window.WantCovariance(of_kind[kind], number, false, &error))
+          << error;
+    }
+  }
+}
+
+// Nothing holds a window without its first keyframe.
+TEST(SlidingWindow, SaysWhereThereIsNoCovariance) {
+  SimulatedOdometry odometry(kPoints, 13);
+  SlidingWindow window(OdometryOptions(), OnMachine());
+  const Kinds kinds = AddKinds(&window);
+  std::string error;
+  for (int64_t k = 0; k < 4; ++k) {
+    ASSERT_NO_FATAL_FAILURE(AddKeyframe(kinds, odometry.Next(), k, &window));
+  }
+  ASSERT_TRUE(window.SetConstant(kinds.poses, 0, false, &error)) << error;
+  ASSERT_TRUE(window.WantCovariance(kinds.poses, 3, true, &error)) << error;
+  BatchSummary summary;
+  ASSERT_TRUE(window.Solve(&summary, &error)) << error;
+  EXPECT_NE(summary.covariances[0].message.find("nothing holds"),
+            std::string::npos)
+      << summary.covariances[0].message;
+  EXPECT_TRUE(summary.covariances[0].values.empty());
 }
 
 // A window that has run for long has as many blocks as at first, and the prior
@@ -436,10 +581,9 @@ TEST(SlidingWindow, RefusesWhatIsNotValid) {
   const int wrong = window.AddResidualKind<InertialCost>(
       {kinds.speeds, kinds.poses, kinds.poses, kinds.speeds}, nullptr, &error);
   ASSERT_GE(wrong, 0) << error;
-  ASSERT_TRUE(
-      window.AddBlock(kinds.speeds, 1, frame.speed.data(), &error) &&
-      window.AddBlock(kinds.poses, 2, pose, &error) &&
-      window.AddBlock(kinds.speeds, 2, frame.speed.data(), &error))
+  ASSERT_TRUE(window.AddBlock(kinds.speeds, 1, frame.speed.data(), &error) &&
+              window.AddBlock(kinds.poses, 2, pose, &error) &&
+              window.AddBlock(kinds.speeds, 2, frame.speed.data(), &error))
       << error;
   says(window.AddResidual(wrong, frame.row, {1, 1, 2, 2}, &error),
        "has size 7, but its kind has 9");

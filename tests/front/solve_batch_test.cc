@@ -27,6 +27,7 @@
 #include "ceres_ext/batch.h"
 #include "ceres_ext/solve.h"
 #include "gtest/gtest.h"
+#include "tests/common/exact_covariance.h"
 #include "tests/common/own_loss.h"
 
 namespace ceres_ext {
@@ -332,6 +333,75 @@ TEST(SolveBatch, SolvesOthersOneByOne) {
   expect_others(options, nullptr, "at most 128 cameras");
 }
 
+// A camera alone varies in the last problem, and the second cannot be solved.
+TEST(SolveBatch, HasTheCovarianceThatIsWanted) {
+  std::vector<Case> cases = {MakeCase(4, 40, 4, 9, 1),
+                             MakeCase(3, 30, 3, 9, 2),
+                             MakeCase(5, 50, 4, 9, 3),
+                             MakeCase(1, 40, 1, 9, 4)};
+  for (Case& one : cases) {
+    one.camera_is_constant[0] = 1;
+  }
+  // The gauge is held: two cameras are constant.
+  cases[0].camera_is_constant[1] = 1;
+  cases[2].camera_is_constant[1] = 1;
+  cases[3].camera_is_constant[0] = 0;
+  cases[3].point_is_constant.assign(40, 1);
+  cases[1].problem.observations[0] = std::numeric_limits<double>::quiet_NaN();
+  Batch all(cases, nullptr);
+  std::vector<uint8_t> of_cameras(all.camera_is_constant.size(), 0);
+  std::vector<uint8_t> of_points(all.point_is_constant.size(), 0);
+  // The first and last camera of each, and a point of the third problem.
+  for (size_t i = 0; i < cases.size(); ++i) {
+    of_cameras[all.camera_begin[i]] = 1;
+    of_cameras[all.camera_begin[i + 1] - 1] = 1;
+  }
+  of_points[all.point_begin[2] + 7] = 1;
+  all.batch.covariance_is_wanted = {of_cameras.data(), of_points.data()};
+  BatchSummary summary;
+  std::string error;
+  ASSERT_TRUE(
+      SolveBatch(SomeOptions(), OnMachine(), &all.batch, &summary, &error))
+      << error;
+  ASSERT_EQ(summary.covariances.size(), cases.size());
+  EXPECT_NE(summary.covariances[1].message.find("no usable solution"),
+            std::string::npos)
+      << summary.covariances[1].message;
+  for (const size_t i : {0, 2, 3}) {
+    SCOPED_TRACE(i);
+    const BlockCovariance& found = summary.covariances[i];
+    ASSERT_EQ(found.message, "");
+    Case one = cases[i];
+    std::copy_n(all.cameras.begin() + 9 * all.camera_begin[i],
+                one.problem.cameras.size(),
+                one.problem.cameras.begin());
+    std::copy_n(all.points.begin() + 3 * all.point_begin[i],
+                one.problem.points.size(),
+                one.problem.points.begin());
+    const std::unique_ptr<ceres::Problem> problem = MakeProblem(&one, nullptr);
+    std::vector<double*> wanted = {
+        one.problem.camera(one.problem.num_cameras() - 1)};
+    if (i == 2) {
+      wanted.push_back(one.problem.point(7));
+    }
+    ASSERT_EQ(found.blocks.size(), wanted.size());
+    EXPECT_EQ(found.blocks[0].block, all.camera_begin[i + 1] - 1);
+    double tolerance = 0.0;
+    const Eigen::MatrixXd expected =
+        CovarianceOf(wanted, problem.get(), &tolerance);
+    ASSERT_LT(tolerance, 1e-3);
+    ASSERT_EQ(static_cast<int64_t>(found.values.size()), expected.size());
+    const auto n = expected.rows();
+    for (Eigen::Index a = 0; a < n; ++a) {
+      for (Eigen::Index b = 0; b < n; ++b) {
+        EXPECT_NEAR(found.values[n * a + b],
+                    expected(a, b),
+                    tolerance * std::sqrt(expected(a, a) * expected(b, b)));
+      }
+    }
+  }
+}
+
 TEST(SolveBatch, RefusesBatchesThatDoNotFit) {
   const std::vector<Case> cases = {MakeCase(3, 30, 3, 9, 1),
                                    MakeCase(3, 30, 3, 9, 2)};
@@ -357,6 +427,8 @@ TEST(SolveBatch, RefusesBatchesThatDoNotFit) {
                  "num_problems is -1");
   expect_refused([](Batch* b) { b->batch.residual_is_active.push_back({}); },
                  "residual_is_active has 2 arrays");
+  expect_refused([](Batch* b) { b->batch.covariance_is_wanted.resize(3); },
+                 "covariance_is_wanted has 3 arrays, expected 2");
   BatchSummary summary;
   std::string error;
   EXPECT_FALSE(

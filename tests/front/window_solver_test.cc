@@ -186,6 +186,11 @@ TEST(WindowSolver, RefusesWhatExceedsTheCapacity) {
                  "1500");
   expect_refused(std::vector<Case>(10, good),
                  "the batch has 10 problems, but the capacity is 9");
+  Batch wanted({good}, nullptr);
+  wanted.batch.covariance_is_wanted = {nullptr, nullptr};
+  std::string why;
+  EXPECT_EQ(solver->Submit(wanted.batch, &why), 0);
+  EXPECT_NE(why.find("covariance_is_wanted"), std::string::npos) << why;
   Batch foreign({good, good}, nullptr);
   foreign.camera_id[0] = 3;
   std::string error;

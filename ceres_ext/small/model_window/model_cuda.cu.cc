@@ -93,9 +93,11 @@ __launch_bounds__(kModelThreads)
   if (solve->result->region.end() != TrustRegionEnd::kNone) {
     return;
   }
-  solve->SetDifferences();
-  // All write the same.
-  if (solve->Advance() && threadIdx.x == 0) {
+  SetModelDifferences(*solve, solve->team());
+  // The same for all threads.
+  if (!solve->Advance()) {
+    solve->FindCovariance();
+  } else if (threadIdx.x == 0) {
     *params.continues = 1;
   }
 }

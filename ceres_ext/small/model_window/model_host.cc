@@ -107,6 +107,7 @@ void Run(const ModelWindow& window,
       SetDifferences(window, static_cast<int>(k), *marginals[k]);
     }
   } while (Advance(&solve));
+  solve.FindCovariance();
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ std::string ModelPiece::TryPack(int64_t i, SmallWorkspace* /*workspace*/) {
   CopyTo(plan.priors, to + at.priors);
   CopyTo(plan.prior_blocks, to + at.prior_blocks);
   CopyTo(plan.prior_parts, to + at.prior_parts);
+  CopyTo(plan.wanted, to + at.wanted);
   auto* of_priors = reinterpret_cast<double*>(to + at.prior_values);
   for (const BlockMarginalPrior* const prior : plan.marginals) {
     for (const std::vector<double>* const values :
@@ -253,6 +254,25 @@ ReducedSize ModelPiece::SizeOf(int64_t i) const {
   size.num_residual_blocks = plan.counts.num_rows;
   size.num_residuals = plan.num_residuals;
   return size;
+}
+
+void ModelPiece::TakeCovariance(int64_t i, BlockCovariance* covariance) const {
+  const One& window = one(i);
+  for (const ModelPlan::Place& place : window.plan.of_wanted) {
+    covariance->blocks.push_back({place.array, place.block});
+  }
+  const ModelResult& result = *ResultOf(i);
+  if (result.covariance == ModelCovariance::kFound) {
+    const ModelCounts& counts = window.record.counts;
+    const auto* const values = reinterpret_cast<const double*>(
+        outputs_ + window.record.output_begin + ModelOutput(counts).covariance);
+    covariance->values.assign(
+        values, values + int64_t{counts.num_wanted} * counts.num_wanted);
+  } else if (counts_of(i).num_wanted > 0) {
+    covariance->message =
+        "nothing holds the blocks in some directions: the Jacobian's columns "
+        "are dependent";
+  }
 }
 
 void ModelPiece::Unpack(int64_t i) const {

@@ -75,6 +75,7 @@ class ModelPiece final : public SmallPiece {
   double FixedCostOf(int64_t i) const override {
     return one(i).plan.fixed_cost;
   }
+  void TakeCovariance(int64_t i, BlockCovariance* covariance) const override;
   void Unpack(int64_t i) const override;
 
   One& one(int64_t i) { return ones_[i - begin_]; }
@@ -83,6 +84,7 @@ class ModelPiece final : public SmallPiece {
     return reinterpret_cast<ModelResult*>(outputs_ +
                                           one(i).record.output_begin);
   }
+  const ModelCounts& counts_of(int64_t i) const { return one(i).record.counts; }
   void PackRows(const One& window);
   // The pointers are of the machine that evaluates.
   RowBatch RowsOf(int m,

@@ -11,43 +11,15 @@
 
 #include "ceres_ext/base/sentence.h"
 #include "ceres_ext/import/array_rows.h"
+#include "ceres_ext/small/model_window/block_set.h"
 
 namespace ceres_ext {
 namespace {
 
-constexpr int kWordBits = 64;
-constexpr int kMaskWords = kMaxModelBlocks / kWordBits;
 // Most pairs of neighbours of blocks of E, of eight bytes each.
 constexpr int64_t kMaxPairs = int64_t{1} << 22;
 // Most values of A of a marginal prior.
 constexpr int64_t kMaxPriorValues = int64_t{1} << 26;
-
-// A set of blocks of F.
-struct BlockSet {
-  uint64_t words[kMaskWords] = {};
-
-  void Add(int b) { words[b / kWordBits] |= uint64_t{1} << (b % kWordBits); }
-  void Remove(int b) {
-    words[b / kWordBits] &= ~(uint64_t{1} << (b % kWordBits));
-  }
-  bool Has(int b) const {
-    return (words[b / kWordBits] >> (b % kWordBits) & 1) != 0;
-  }
-  void Add(const BlockSet& other) {
-    for (int w = 0; w < kMaskWords; ++w) {
-      words[w] |= other.words[w];
-    }
-  }
-  // In ascending order.
-  template <typename Function>
-  void ForEach(const Function& function) const {
-    for (int w = 0; w < kMaskWords; ++w) {
-      for (uint64_t bits = words[w]; bits != 0; bits &= bits - 1) {
-        function(kWordBits * w + __builtin_ctzll(bits));
-      }
-    }
-  }
-};
 
 class ModelPlanner {
  public:
@@ -70,6 +42,7 @@ class ModelPlanner {
     PlaceRows();
     Order();
     PlaceBlocks();
+    PlaceWanted();
     reason = AddFixedRows();
     if (!reason.empty()) {
       return reason;
@@ -86,7 +59,8 @@ class ModelPlanner {
   }
 
  private:
-  // Before ListBlocks. Blocks that a prior has are not eliminated.
+  // Before ListBlocks. Blocks that a prior has, or whose covariance is wanted,
+  // are not eliminated.
   enum : int32_t { kUnused = -1, kUsed = -2, kOfPrior = -3 };
   struct SortedRow {
     std::array<int32_t, kMaxModelSlots> blocks{};
@@ -169,7 +143,55 @@ class ModelPlanner {
       }
       SortRows();
     }
-    return ListPriors();
+    const std::string reason = ListPriors();
+    return reason.empty() && !MarkWanted()
+               ? "the covariance of a block is wanted that no residual block "
+                 "depends on"
+               : reason;
+  }
+
+  bool IsWanted(size_t a, int64_t block) const {
+    const auto& flags = batch_.covariance_is_wanted;
+    return !flags.empty() && flags[a] != nullptr && flags[a][block] != 0;
+  }
+
+  // Calls function(array, block, place) for the blocks whose covariance is
+  // wanted.
+  template <typename Function>
+  void ForEachWanted(const Function& function) {
+    for (size_t a = 0; a < problem_.parameters().size(); ++a) {
+      const int64_t begin = batch_.parameter_begin[a][i_];
+      for (int64_t b = begin; b < batch_.parameter_begin[a][i_ + 1]; ++b) {
+        if (IsWanted(a, b)) {
+          function(a, b, &place_[first_[a] + b - begin]);
+        }
+      }
+    }
+  }
+
+  // They are not eliminated. False if one is not used.
+  bool MarkWanted() {
+    bool are_used = true;
+    ForEachWanted([&](size_t a, int64_t b, int32_t* place) {
+      are_used &= *place != kUnused || IsConstant(parameters(a), b);
+      *place = *place == kUsed ? kOfPrior : *place;
+    });
+    return are_used;
+  }
+
+  void PlaceWanted() {
+    ForEachWanted([&](size_t a, int64_t b, const int32_t* place) {
+      if (*place < 0) {
+        return;
+      }
+      const ModelBlock& block =
+          plan_.blocks[num_eliminated() + position_[*place - num_eliminated()]];
+      for (int c = 0; c < block.num_columns; ++c) {
+        plan_.wanted.push_back(block.column + c);
+      }
+      plan_.of_wanted.push_back({static_cast<int32_t>(a), b});
+    });
+    plan_.counts.num_wanted = static_cast<int32_t>(plan_.wanted.size());
   }
 
   // In an order that does not depend on the batch.

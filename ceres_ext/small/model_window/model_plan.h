@@ -55,6 +55,8 @@ struct ModelPlan {
   std::vector<ModelPrior> priors;  // of marginals
   std::vector<ModelPriorBlock> prior_blocks;
   std::vector<ModelPriorPart> prior_parts;
+  std::vector<int32_t> wanted;
+  std::vector<Place> of_wanted;  // their blocks
 };
 
 // Returns why problem i is not a model window, or an empty string. Thread safe.

@@ -33,9 +33,11 @@
 #include <cstdint>
 #include <limits>
 
-#include "ceres_ext/blocks/quaternion_difference.h"
 #include "ceres_ext/small/fit/fit.h"
 #include "ceres_ext/small/model_window/model_clock.h"
+#include "ceres_ext/small/model_window/model_covariance.h"
+#include "ceres_ext/small/model_window/model_priors.h"
+#include "ceres_ext/small/model_window/model_sums.h"
 #include "ceres_ext/small/model_window/model_window.h"
 #include "ceres_ext/solver/dogleg_region.h"
 #include "ceres_ext/solver/step_search.h"
@@ -51,6 +53,8 @@ class ModelSolve : public ModelWindow {
                                    int32_t* its_verdict,
                                    Team* team)
       : ModelWindow(window), verdict_(its_verdict), team_(team) {}
+
+  CERES_EXT_HOST_DEVICE Team* team() const { return team_; }
 
   // The start is the first candidate. begin: ModelResult::begin.
   CERES_EXT_HOST_DEVICE void Begin(const LoopOptions& options, int64_t begin) {
@@ -74,18 +78,10 @@ class ModelSolve : public ModelWindow {
     ForgetRows();
   }
 
-  // d and D P of all priors, except for manifolds that are on the host alone.
-  CERES_EXT_HOST_DEVICE void SetDifferences() {
-    for (int k = rank(); k < counts.num_prior_blocks; k += size()) {
-      SetDifference(prior_blocks[k]);
-    }
-    team_->Barrier();
-  }
-
   // The rows are evaluated at the candidate, and the differences of priors.
   // True if there is another one.
   CERES_EXT_HOST_DEVICE bool Advance() {
-    EvaluatePriors();
+    EvaluateModelPriors(*this, team_);
     const double cost = Cost();
     const bool is_first = result->has_begun == 0;
     team_->Barrier();
@@ -114,6 +110,29 @@ class ModelSolve : public ModelWindow {
     return Linearize(is_first, cost) && FindCandidate();
   }
 
+  // After the last Advance: the covariance that is wanted, by the inverse of
+  // S without D^2.
+  CERES_EXT_HOST_DEVICE void FindCovariance() {
+    if (counts.num_wanted == 0 ||
+        result->region.end() <= TrustRegionEnd::kEvaluation) {
+      return;  // The same for all threads.
+    }
+    is_damped_ = false;
+    double bad[1] = {Eliminate() ? 0.0 : 1.0};
+    team_->Sum(bad);
+    FormSchur();
+    const bool is_definite = bad[0] == 0.0 && Factorize();
+    bad[0] = is_definite ? CountDependentColumns(*this, *team_) : 1.0;
+    team_->Sum(bad);
+    if (bad[0] == 0.0) {
+      WriteModelCovariance(*this, team_);
+    }
+    if (rank() == 0) {
+      result->covariance =
+          bad[0] == 0.0 ? ModelCovariance::kFound : ModelCovariance::kSingular;
+    }
+  }
+
  private:
   static constexpr int kWarp = Team::kWarp;
   static constexpr int kE = kMaxEliminatedColumns;
@@ -129,21 +148,9 @@ class ModelSolve : public ModelWindow {
   CERES_EXT_HOST_DEVICE const ModelBlock& other(int b) const {
     return blocks[counts.num_eliminated + b];
   }
-  // The first column of F in the vectors of all columns.
-  CERES_EXT_HOST_DEVICE int first_other() const {
-    return kE * counts.num_eliminated;
-  }
   CERES_EXT_HOST_DEVICE int first_column(int block) const {
     return blocks[block].column +
            (block < counts.num_eliminated ? 0 : first_other());
-  }
-  // Column c of S begins at its diagonal.
-  CERES_EXT_HOST_DEVICE double* SchurColumn(int c) const {
-    return schur + int64_t{c} * (counts.num_columns + 1) -
-           int64_t{c} * (c - 1) / 2;
-  }
-  CERES_EXT_HOST_DEVICE double* Schur(int r, int c) const {
-    return SchurColumn(c) + (r - c);
   }
   CERES_EXT_HOST_DEVICE FitManifold ManifoldOf(const ModelBlock& block) const {
     const int32_t* const begin = tables.factor_begin + block.manifold;
@@ -153,9 +160,6 @@ class ModelSolve : public ModelWindow {
     return value - value == 0.0;  // NOLINT(misc-redundant-expression)
   }
 
-  CERES_EXT_HOST_DEVICE int num_all_columns() const {
-    return first_other() + counts.num_columns;
-  }
   CERES_EXT_HOST_DEVICE auto* strategy() const {
     if constexpr (kIsDogleg) {
       return dogleg;
@@ -197,110 +201,6 @@ class ModelSolve : public ModelWindow {
     }
     ManifoldOf(block).PlusJacobian(
         candidate + block.state, block.num_columns, p);
-  }
-
-  CERES_EXT_HOST_DEVICE void SetDifference(const ModelPriorBlock& block) {
-    using Kind = internal::BlockDifference::Kind;
-    const double* at = block.state >= 0 ? candidate + block.state
-                                        : constants - 1 - block.state;
-    const double* reference = prior_values + block.reference;
-    double* d = differences + block.difference;
-    double* by = by_columns + block.by_columns;
-    const int n = block.num_columns;
-    // Rows of P, of which there are none if the block is constant.
-    const double* p = block.tangent >= 0 ? tangents + block.tangent : nullptr;
-    int first = 0;
-    for (int k = block.part; k < block.part_end; ++k) {
-      const ModelPriorPart& part = prior_parts[k];
-      const bool is_quaternion =
-          part.kind == Kind::kQuaternion || part.kind == Kind::kEigenQuaternion;
-      double by_values[12];
-      if (is_quaternion) {
-        internal::DifferenceOfQuaternions(
-            part.kind, at, reference, 4, d, by_values);
-      }
-      const int num_rows = is_quaternion                ? 3
-                           : part.kind == Kind::kValues ? part.size
-                                                        : 0;
-      for (int r = 0; r < num_rows; ++r) {
-        if (!is_quaternion) {
-          d[r] = at[r] - reference[r];
-        }
-        for (int c = 0; c < n; ++c) {
-          double sum = 0.0;
-          for (int e = is_quaternion ? 0 : r;
-               e < (is_quaternion ? part.size : r + 1);
-               ++e) {
-            const double of_value = is_quaternion ? by_values[4 * r + e] : 1.0;
-            sum += of_value * (p != nullptr     ? p[n * e + c]
-                               : first + e == c ? 1.0
-                                                : 0.0);
-          }
-          by[n * r + c] = sum;
-        }
-      }
-      at += part.size;
-      reference += part.size;
-      first += part.size;
-      d += num_rows;
-      by += n * num_rows;
-      p = p != nullptr ? p + n * part.size : nullptr;
-    }
-  }
-
-  // J P = A D P and r = A d + b, a warp a residual.
-  CERES_EXT_HOST_DEVICE void EvaluatePriors() {
-    if (counts.num_priors == 0) {
-      return;  // The same for all threads.
-    }
-    for (int k = 0; k < counts.num_priors; ++k) {
-      const ModelPrior& prior = priors[k];
-      const double* const d = differences + prior.difference;
-      for (int i = warp(); i < prior.num_residuals; i += num_warps()) {
-        const double* const a =
-            prior_values + prior.matrix + int64_t{i} * prior.num_differences;
-        double sum = 0.0;
-        for (int c = lane(); c < prior.num_differences; c += kWarp) {
-          sum += a[c] * d[c];
-        }
-        sum = team_->WarpSum(sum);
-        if (lane() == 0) {
-          prior_residuals[prior.residuals + i] =
-              sum + prior_values[prior.offset + i];
-        }
-        for (int b = prior.block; b < prior.block_end; ++b) {
-          SetColumns(prior, prior_blocks[b], a, i);
-        }
-      }
-    }
-    team_->Barrier();
-    for (int k = rank(); k < counts.num_priors; k += size()) {
-      const ModelPrior& prior = priors[k];
-      const double* const r = prior_residuals + prior.residuals;
-      double sum = 0.0;
-      for (int i = 0; i < prior.num_residuals; ++i) {
-        sum += r[i] * r[i];
-      }
-      prior_norms[k] = sum;
-    }
-    team_->Barrier();
-  }
-  // The columns of residual i by a block. a: the residual's row of A.
-  CERES_EXT_HOST_DEVICE void SetColumns(const ModelPrior& prior,
-                                        const ModelPriorBlock& block,
-                                        const double* a,
-                                        int i) {
-    a += block.difference - prior.difference;
-    const double* const by = by_columns + block.by_columns;
-    double* const to = prior_columns + prior.columns +
-                       int64_t{i} * prior.num_columns + block.column;
-    for (int c = lane(); c < block.num_columns; c += kWarp) {
-      double sum = 0.0;
-      for (int e = 0; e < block.num_differences; ++e) {
-        sum += a[e] * by[block.num_columns * e + c];
-      }
-      to[c] = sum;
-    }
   }
 
   // A row that is not evaluated has no cost.
@@ -425,45 +325,21 @@ class ModelSolve : public ModelWindow {
         store(r, c, sum);
       }
     } else if (num_rows == 6 && num_columns == 6) {
-      SumWhole<6, 6>(6, 6, for_each, store);
+      SumWholeCell<6, 6>(6, 6, for_each, store);
     } else if (num_rows == 9 && num_columns == 9) {
-      SumWhole<9, 9>(9, 9, for_each, store);
+      SumWholeCell<9, 9>(9, 9, for_each, store);
     } else if (num_rows == 9 && num_columns == 6) {
-      SumWhole<9, 6>(9, 6, for_each, store);
+      SumWholeCell<9, 6>(9, 6, for_each, store);
     } else if (num_rows == 6 && num_columns == 9) {
-      SumWhole<6, 9>(6, 9, for_each, store);
+      SumWholeCell<6, 9>(6, 9, for_each, store);
     } else if (num_rows == 1 && num_columns == 6) {
-      SumWhole<1, 6>(1, 6, for_each, store);
+      SumWholeCell<1, 6>(1, 6, for_each, store);
     } else if (num_rows == 3 && num_columns == 6) {
-      SumWhole<3, 6>(3, 6, for_each, store);
+      SumWholeCell<3, 6>(3, 6, for_each, store);
     } else {
-      SumWhole<0, 0>(num_rows, num_columns, for_each, store);
+      SumWholeCell<0, 0>(num_rows, num_columns, for_each, store);
     }
   }
-  // All elements at once, of sizes that the compiler knows unless they are 0.
-  template <int kRows, int kColumns, typename ForEach, typename Store>
-  CERES_EXT_HOST_DEVICE static void SumWhole(int given_rows,
-                                             int given_columns,
-                                             const ForEach& for_each,
-                                             const Store& store) {
-    const int num_rows = kRows > 0 ? kRows : given_rows;
-    const int num_columns = kColumns > 0 ? kColumns : given_columns;
-    double sum[kRows > 0 ? kRows : kMaxModelValues]
-              [kColumns > 0 ? kColumns : kMaxModelValues] = {};
-    for_each([&](const double* a, const double* b, const auto&...) {
-      for (int r = 0; r < num_rows; ++r) {
-        for (int c = 0; c < num_columns; ++c) {
-          sum[r][c] += a[r] * b[c];
-        }
-      }
-    });
-    for (int r = 0; r < num_rows; ++r) {
-      for (int c = 0; c < num_columns; ++c) {
-        store(r, c, sum[r][c]);
-      }
-    }
-  }
-
   // The elements of g that a diagonal cell's rows add up to.
   CERES_EXT_HOST_DEVICE void AddGradient(const ModelCell* cell,
                                          int num_columns,
@@ -537,6 +413,9 @@ class ModelSolve : public ModelWindow {
   }
 
   CERES_EXT_HOST_DEVICE double Damping(int column) const {
+    if (!is_damped_) {
+      return 0.0;
+    }
     if constexpr (kIsDogleg) {
       return dogleg->mu() * SquaredLength(column);
     } else {
@@ -1001,7 +880,7 @@ class ModelSolve : public ModelWindow {
                          int stride) {
       for (int r = row; r < row + num_rows; ++r, cell += stride) {
         for (int k = lane(); k < num_columns; k += kWarp) {
-          AddProducts<n>(
+          AddHessianProducts<n>(
               vectors, r, column + k, row != column, cell[k], products);
         }
       }
@@ -1034,25 +913,6 @@ class ModelSolve : public ModelWindow {
     }
     team_->Sum(products);
   }
-  // Adds what element (r, c) of H contributes, and (c, r) if is_twice.
-  template <int n>
-  CERES_EXT_HOST_DEVICE static void AddProducts(
-      const double* const (&vectors)[n],
-      int r,
-      int c,
-      bool is_twice,
-      double value,
-      double (&products)[n * (n + 1) / 2]) {
-    int k = 0;
-    for (int i = 0; i < n; ++i) {
-      const double* const a = vectors[i];
-      for (int j = i; j < n; ++j, ++k) {
-        const double* const b = vectors[j];
-        products[k] += value * (a[r] * b[c] + (is_twice ? a[c] * b[r] : 0.0));
-      }
-    }
-  }
-
   // x (+) s, and what is decided by. False if the step is not valid.
   CERES_EXT_HOST_DEVICE bool PlaceCandidate() {
     using std::sqrt;
@@ -1095,6 +955,7 @@ class ModelSolve : public ModelWindow {
 
   int32_t* const verdict_;
   Team* const team_;
+  bool is_damped_ = true;
 };
 
 }  // namespace ceres_ext

@@ -150,6 +150,7 @@ struct ModelCounts {
   int32_t num_by_columns = 0;
   int32_t num_prior_columns = 0;
   int32_t num_prior_residuals = 0;
+  int32_t num_wanted = 0;  // columns of F whose covariance is wanted
   // Vectors of all columns that dogleg steps need; 0: there are none.
   int32_t num_points = 0;
 };
@@ -188,11 +189,12 @@ struct ModelInput {
     prior_blocks = places.Add<ModelPriorBlock>(n.num_prior_blocks);
     prior_parts = places.Add<ModelPriorPart>(n.num_prior_parts);
     prior_values = places.Add<double>(n.num_prior_values);
+    wanted = places.Add<int32_t>(n.num_wanted);
     num_bytes = places.size();
   }
   int64_t values, constants, blocks, eliminated, diagonal_cells,
       eliminated_cells, cells, entries, schur_entries, run_begin, runs, priors,
-      prior_blocks, prior_parts, prior_values;
+      prior_blocks, prior_parts, prior_values, wanted;
   int64_t num_bytes;
 };
 
@@ -201,6 +203,8 @@ inline int32_t NumDoglegPoints(DoglegType type) {
   return type == DoglegType::kNone ? 0 : type == DoglegType::kSubspace ? 4 : 2;
 }
 
+enum class ModelCovariance : int32_t { kNone, kSingular, kFound };
+
 struct ModelResult {
   TrustRegion region;
   // These describe the step to the candidate.
@@ -208,6 +212,7 @@ struct ModelResult {
   double x_norm = 0.0;
   double step_norm = 0.0;
   int32_t has_begun = 0;
+  ModelCovariance covariance = ModelCovariance::kNone;
   // The limit of time, from `begin` on, in nanoseconds (model_clock.h).
   double max_seconds = DBL_MAX;
   int64_t begin = 0;
@@ -221,9 +226,10 @@ struct ModelOutput {
     values = places.Add<double>(n.num_values);
     candidate = places.Add<double>(n.num_values);
     tangents = places.Add<double>(n.num_tangents);
+    covariance = places.Add<double>(int64_t{n.num_wanted} * n.num_wanted);
     num_bytes = places.size();
   }
-  int64_t result, values, candidate, tangents;
+  int64_t result, values, candidate, tangents, covariance;
   int64_t num_bytes;
 };
 
@@ -248,12 +254,14 @@ struct ModelScratch {
     prior_columns = places.Add<double>(n.num_prior_columns);
     prior_residuals = places.Add<double>(n.num_prior_residuals);
     prior_norms = places.Add<double>(n.num_priors);
+    inverse = places.Add<double>(int64_t{n.num_wanted} * n.num_columns);
     dogleg = places.Add<DoglegRegion>(n.num_points > 0 ? 1 : 0);
     points = places.Add<double>(n.num_points * all);
     num_bytes = places.size();
   }
   int64_t w, y, u, v, factors, z, gradient, diagonal, scale, step, differences,
-      by_columns, prior_columns, prior_residuals, prior_norms, dogleg, points;
+      by_columns, prior_columns, prior_residuals, prior_norms, inverse, dogleg,
+      points;
   int64_t num_bytes;
 };
 
@@ -325,10 +333,12 @@ struct ModelWindow {
     prior_parts =
         reinterpret_cast<const ModelPriorPart*>(inputs + in.prior_parts);
     prior_values = reinterpret_cast<const double*>(inputs + in.prior_values);
+    wanted = reinterpret_cast<const int32_t*>(inputs + in.wanted);
     result = reinterpret_cast<ModelResult*>(outputs + out.result);
     x = reinterpret_cast<double*>(outputs + out.values);
     candidate = reinterpret_cast<double*>(outputs + out.candidate);
     tangents = reinterpret_cast<double*>(outputs + out.tangents);
+    covariance = reinterpret_cast<double*>(outputs + out.covariance);
     w = reinterpret_cast<double*>(scratch + own.w);
     y = reinterpret_cast<double*>(scratch + own.y);
     u = reinterpret_cast<double*>(scratch + own.u);
@@ -344,8 +354,25 @@ struct ModelWindow {
     prior_columns = reinterpret_cast<double*>(scratch + own.prior_columns);
     prior_residuals = reinterpret_cast<double*>(scratch + own.prior_residuals);
     prior_norms = reinterpret_cast<double*>(scratch + own.prior_norms);
+    inverse = reinterpret_cast<double*>(scratch + own.inverse);
     dogleg = reinterpret_cast<DoglegRegion*>(scratch + own.dogleg);
     points = reinterpret_cast<double*>(scratch + own.points);
+  }
+
+  // The first column of F in the vectors of all columns.
+  CERES_EXT_HOST_DEVICE int first_other() const {
+    return kMaxEliminatedColumns * counts.num_eliminated;
+  }
+  CERES_EXT_HOST_DEVICE int num_all_columns() const {
+    return first_other() + counts.num_columns;
+  }
+  // Column c of S begins at its diagonal.
+  CERES_EXT_HOST_DEVICE double* SchurColumn(int c) const {
+    return schur + int64_t{c} * (counts.num_columns + 1) -
+           int64_t{c} * (c - 1) / 2;
+  }
+  CERES_EXT_HOST_DEVICE double* Schur(int r, int c) const {
+    return SchurColumn(c) + (r - c);
   }
 
   // Rows of the next model.
@@ -391,10 +418,12 @@ struct ModelWindow {
   const ModelPriorBlock* prior_blocks;
   const ModelPriorPart* prior_parts;
   const double* prior_values;
+  const int32_t* wanted;  // columns of S
   ModelResult* result;
   double* x;
   double* candidate;
   double* tangents;  // at the candidate
+  double* covariance;
   double* w;
   double* y;  // L^-1 W of each block of E, V + D^2 = L L'
   double* u;
@@ -413,6 +442,7 @@ struct ModelWindow {
   double* prior_columns;
   double* prior_residuals;
   double* prior_norms;
+  double* inverse;  // S^-1 of the columns that are wanted
   // Dogleg steps (dogleg_region.h): p, d, u and v, as far as the type has them.
   DoglegRegion* dogleg;
   double* points;
