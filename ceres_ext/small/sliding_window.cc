@@ -463,6 +463,7 @@ class SlidingWindow::Body {
 
   static BlockFlags Others(const BlockFlags& flags) {
     BlockFlags others;
+    others.reserve(flags.size());
     for (const uint8_t flag : flags) {
       others.push_back(flag != 0 ? 0 : 1);
     }

@@ -135,7 +135,7 @@ class ModelPlanner {
         for (int64_t k = batch_.residual_begin[r][i_];
              k < batch_.residual_begin[r][i_ + 1];
              ++k) {
-          const std::string reason = ListRow(r, k);
+          std::string reason = ListRow(r, k);
           if (!reason.empty()) {
             return reason;
           }
@@ -204,7 +204,7 @@ class ModelPlanner {
       for (int64_t k = batch_.residual_begin[r][i_];
            k < batch_.residual_begin[r][i_ + 1];
            ++k) {
-        const std::string reason = ListPrior(r, k, &priors);
+        std::string reason = ListPrior(r, k, &priors);
         if (!reason.empty()) {
           return reason;
         }

@@ -34,7 +34,7 @@ std::string ModelWindows::ReadResiduals() {
     if (residuals.num_blocks == 0) {
       continue;
     }
-    const std::string reason = ReadArray(residuals, &model_of_.back());
+    std::string reason = ReadArray(residuals, &model_of_.back());
     if (!reason.empty()) {
       return reason;
     }
@@ -71,7 +71,7 @@ std::string ModelWindows::ReadArray(const ArrayProblem::Residuals& residuals,
                : "a marginal prior of a window has a loss function";
   }
   const BatchModel* model = nullptr;
-  const std::string reason = ReadModel(batch_->problem, residuals, &model);
+  std::string reason = ReadModel(batch_->problem, residuals, &model);
   if (!reason.empty()) {
     return reason;
   }
