@@ -51,6 +51,14 @@ struct Prior {
   std::vector<int32_t> places;
 };
 
+// Takes memory for n elements, and for more at a time than one.
+template <typename T>
+void Reserve(size_t n, std::vector<T>* v) {
+  if (n > v->capacity()) {
+    v->reserve(std::max(n, 2 * v->capacity()));
+  }
+}
+
 // Keeps the elements i, of `size` values each, that keep[i] is 1 for.
 template <typename T>
 void Compact(const BlockFlags& keep, int64_t size, std::vector<T>* v) {
@@ -120,11 +128,11 @@ class SlidingWindow::Body {
       }
     }
     // From `emplace` on nothing throws.
-    of.numbers.reserve(of.numbers.size() + 1);
-    of.is_constant.reserve(of.numbers.size() + 1);
-    of.is_dropped.reserve(of.numbers.size() + 1);
-    of.is_wanted.reserve(of.numbers.size() + 1);
-    of.values.reserve(of.values.size() + of.size);
+    Reserve(of.numbers.size() + 1, &of.numbers);
+    Reserve(of.numbers.size() + 1, &of.is_constant);
+    Reserve(of.numbers.size() + 1, &of.is_dropped);
+    Reserve(of.numbers.size() + 1, &of.is_wanted);
+    Reserve(of.values.size() + of.size, &of.values);
     of.place.emplace(number, static_cast<int32_t>(of.num_blocks()));
     of.numbers.push_back(number);
     of.is_constant.push_back(0);
@@ -193,10 +201,10 @@ class SlidingWindow::Body {
     }
     // Behind these nothing throws.
     const size_t num_all = of.num_residuals + n;
-    of.constants.reserve(num_all * constants_bytes);
-    of.weights.reserve(num_all);
+    Reserve(num_all * constants_bytes, &of.constants);
+    Reserve(num_all, &of.weights);
     for (std::vector<int32_t>& of_slot : of.places) {
-      of_slot.reserve(num_all);
+      Reserve(num_all, &of_slot);
     }
     const auto* const bytes = static_cast<const unsigned char*>(constants);
     of.constants.insert(of.constants.end(), bytes, bytes + constants_bytes * n);
