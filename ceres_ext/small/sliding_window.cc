@@ -127,6 +127,8 @@ class SlidingWindow::Body {
         return Sentence("value ", j, " of block ", number, " is ", values[j]);
       }
     }
+    // They may be those of a block of this kind.
+    const std::vector<double> copy(values, values + of.size);
     // From `emplace` on nothing throws.
     Reserve(of.numbers.size() + 1, &of.numbers);
     Reserve(of.numbers.size() + 1, &of.is_constant);
@@ -138,7 +140,7 @@ class SlidingWindow::Body {
     of.is_constant.push_back(0);
     of.is_dropped.push_back(0);
     of.is_wanted.push_back(0);
-    of.values.insert(of.values.end(), values, values + of.size);
+    of.values.insert(of.values.end(), copy.begin(), copy.end());
     return "";
   }
 
@@ -197,6 +199,18 @@ class SlidingWindow::Body {
         if (places.back() < 0) {
           return Sentence("residual block ", i, ", block ", s, ": ", error);
         }
+        for (size_t t = 0; t < s; ++t) {
+          if (of.block_kinds[t] == of.block_kinds[s] &&
+              places[num_slots * i + t] == places.back()) {
+            return Sentence("residual block ",
+                            i,
+                            " has block ",
+                            numbers[num_slots * i + s],
+                            " of kind ",
+                            of.block_kinds[s],
+                            " twice");
+          }
+        }
       }
     }
     // Behind these nothing throws.
@@ -235,7 +249,7 @@ class SlidingWindow::Body {
     }
     std::vector<BlockFlags> removed = NoFlags();
     removed[kind][place] = 1;
-    Remove(removed);
+    Remove(removed, nullptr);
     return "";
   }
 
@@ -423,23 +437,23 @@ class SlidingWindow::Body {
     for (const BlockKind& kind : kinds_) {
       removed.push_back(kind.is_dropped);
     }
+    Prior prior;
     if (marginal.prior != nullptr) {
-      Prior prior;
       prior.prior = marginal.prior;
       prior.cost_function = marginal.prior.get();
       for (const Marginal::Block& block : marginal.blocks) {
         prior.block_kinds.push_back(block.parameters);
         prior.places.push_back(static_cast<int32_t>(block.block));
       }
-      priors_.push_back(std::move(prior));
     }
-    Remove(removed);
+    Remove(removed, marginal.prior != nullptr ? &prior : nullptr);
     return "";
   }
 
-  // Removes blocks with all that depends on them. If it throws, nothing has
-  // changed.
-  void Remove(const std::vector<BlockFlags>& removed) {
+  // Removes blocks with all that depends on them, and moves the new prior, if
+  // there is one, behind the others. If it throws, nothing has changed.
+  void Remove(const std::vector<BlockFlags>& removed, Prior* added) {
+    priors_.reserve(priors_.size() + 1);
     const std::vector<std::vector<int32_t>> moved = NewPlaces(removed);
     std::vector<BlockFlags> keep_blocks;
     for (const BlockFlags& of_kind : removed) {
@@ -459,6 +473,9 @@ class SlidingWindow::Body {
       }
     }
     RemovePriors(removed);
+    if (added != nullptr) {
+      priors_.push_back(std::move(*added));
+    }
     for (Prior& prior : priors_) {
       for (size_t k = 0; k < prior.places.size(); ++k) {
         prior.places[k] = moved[prior.block_kinds[k]][prior.places[k]];

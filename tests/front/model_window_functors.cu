@@ -14,5 +14,6 @@ CERES_EXT_COST_FUNCTION(LandmarkCost, form::Rows)
 CERES_EXT_COST_FUNCTION(PosePriorCost, form::Rows)
 CERES_EXT_COST_FUNCTION(DelayPriorCost, form::Rows)
 CERES_EXT_COST_FUNCTION(SmoothCost, form::Rows)
+CERES_EXT_COST_FUNCTION(LinearCost, form::Rows)
 
 }  // namespace ceres_ext::model_windows

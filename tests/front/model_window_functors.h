@@ -160,6 +160,24 @@ struct DelayPriorError {
 };
 using DelayPriorCost = DeviceAutoDiffCostFunction<DelayPriorError, 1, 1>;
 
+// A (x - 1), of four blocks of three.
+struct LinearError {
+  template <typename T>
+  CERES_HOST_DEVICE bool operator()(
+      const T* a, const T* b, const T* c, const T* d, T* r) const {
+    const T* const x[] = {a, b, c, d};
+    for (int i = 0; i < 12; ++i) {
+      r[i] = T(0.0);
+      for (int j = 0; j < 12; ++j) {
+        r[i] += matrix[12 * i + j] * (x[j / 3][j % 3] - 1.0);
+      }
+    }
+    return true;
+  }
+  double matrix[144];
+};
+using LinearCost = DeviceAutoDiffCostFunction<LinearError, 12, 3, 3, 3, 3>;
+
 // With written derivatives: speeds and biases have changed little, along three
 // frames, and so have their positions.
 struct SmoothModel {

@@ -6,14 +6,18 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "Eigen/Core"
+#include "Eigen/Dense"
 #include "ceres/autodiff_cost_function.h"
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
@@ -22,6 +26,7 @@
 #include "ceres/solver.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/marginal_prior.h"
+#include "ceres_ext/sliding_window.h"
 #include "gtest/gtest.h"
 #include "tests/common/own_loss.h"
 #include "tests/common/random_cases.h"
@@ -695,6 +700,106 @@ TEST(ModelWindows, RunAsLongAsTheyMay) {
                          nullptr,
                          &stop));
   EXPECT_EQ(of_stopped.problems[0].termination_type, ceres::USER_FAILURE);
+}
+
+// A covariance is right to a hundredth, or there is none: random matrices whose
+// least singular value comes near to what rounding leaves of it.
+TEST(ModelWindows, HaveNoCovarianceOfRounding) {
+  using Matrix = Eigen::Matrix<long double, 12, 12>;
+  int num_found = 0;
+  int num_none = 0;
+  ForEachCase(200, [&](Random* random) {
+    Eigen::Matrix<double, 12, 12> a;
+    for (int e = 0; e < 144; ++e) {
+      a(e / 12, e % 12) = random->Uniform(-1.0, 1.0);
+    }
+    const Eigen::JacobiSVD<Eigen::MatrixXd> svd(
+        a, Eigen::ComputeFullU | Eigen::ComputeFullV);
+    Eigen::VectorXd sizes = svd.singularValues();
+    sizes[11] = sizes[0] * std::pow(10.0, random->Uniform(-8.5, -5.0));
+    a = svd.matrixU() * sizes.asDiagonal() * svd.matrixV().transpose();
+    LinearError error;
+    for (int e = 0; e < 144; ++e) {
+      error.matrix[e] = a(e / 12, e % 12);
+    }
+    SlidingWindow window(SomeOptions(), OnMachine());
+    std::string what;
+    const int kind = window.AddBlockKind(3, nullptr, &what);
+    const int rows = window.AddResidualKind<LinearCost>(
+        {kind, kind, kind, kind}, nullptr, &what);
+    // Beside one model alone it would be a fit.
+    const int depths = window.AddBlockKind(1, nullptr, &what);
+    const int others =
+        window.AddResidualKind<DelayPriorCost>({depths}, nullptr, &what);
+    const double ones[3] = {1.0, 1.0, 1.0};
+    for (int64_t k = 0; k < 4; ++k) {
+      ASSERT_TRUE(window.AddBlock(kind, k, ones, &what)) << what;
+      ASSERT_TRUE(window.WantCovariance(kind, k, true, &what)) << what;
+    }
+    ASSERT_TRUE(window.AddBlock(depths, 0, ones, &what)) << what;
+    ASSERT_TRUE(window.AddResidual(others, DelayPriorError{0.0}, {0}, &what) &&
+                window.AddResidual(rows, error, {0, 1, 2, 3}, &what))
+        << what;
+    BatchSummary summary;
+    ASSERT_TRUE(window.Solve(&summary, &what)) << what;
+    EXPECT_EQ(summary.problems[0].solved_as, SOLVED_AS_WINDOW);
+    const BlockCovariance& found = summary.covariances[0];
+    if (found.values.empty()) {
+      EXPECT_NE(found.message, "");
+      ++num_none;
+      return;
+    }
+    ++num_found;
+    const Matrix inverse = a.cast<long double>().fullPivLu().inverse();
+    const Matrix expected = inverse * inverse.transpose();
+    for (int i = 0; i < 12; ++i) {
+      for (int j = 0; j < 12; ++j) {
+        EXPECT_NEAR(found.values[12 * i + j],
+                    static_cast<double>(expected(i, j)),
+                    0.01 * std::sqrt(static_cast<double>(expected(i, i)) *
+                                     static_cast<double>(expected(j, j))));
+      }
+    }
+  });
+  EXPECT_GT(num_found, 20);
+  EXPECT_GT(num_none, 20);
+}
+
+// Stopped in flight, far behind the iterations that are queued at once.
+TEST(ModelWindows, StopWhileTheyRun) {
+  ceres::Solver::Options options = SomeOptions();
+  options.max_num_iterations = 1000000;
+  options.function_tolerance = 0.0;
+  options.gradient_tolerance = 0.0;
+  options.parameter_tolerance = 0.0;
+  // Steps are so short that the cost falls as long as this runs.
+  options.initial_trust_region_radius = 1e-9;
+  options.max_trust_region_radius = 1e-9;
+  options.min_trust_region_radius = 1e-300;
+  WindowShape shape;
+  shape.num_frames = 2;
+  shape.num_depths = 1;
+  const Windows windows = MakeWindows({shape});
+  StopFlag stop;
+  BatchSummary summary;
+  std::string error;
+  std::thread thread([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    stop.Stop();
+  });
+  EXPECT_TRUE(SolveBatch(options,
+                         OnMachine(),
+                         {windows[0]->problem()},
+                         &summary,
+                         &error,
+                         nullptr,
+                         &stop))
+      << error;
+  thread.join();
+  const ProblemSummary& one = summary.problems[0];
+  EXPECT_EQ(one.termination_type, ceres::USER_SUCCESS) << one.message;
+  EXPECT_LT(one.num_successful_steps + one.num_unsuccessful_steps, 1000000);
+  EXPECT_LT(one.final_cost, one.initial_cost);
 }
 
 // Long loops of steps that are small or rejected.

@@ -562,6 +562,12 @@ TEST(SlidingWindow, RefusesWhatIsNotValid) {
   says(window.AddBlock(-1, 1, pose, &error), "kind is -1");
   ASSERT_TRUE(window.AddBlock(kinds.poses, 1, pose, &error)) << error;
   says(window.AddBlock(kinds.poses, 1, pose, &error), "is there already");
+  // The values of a block of the same kind, which moves.
+  for (int64_t number = 10; number < 20; ++number) {
+    ASSERT_TRUE(window.AddBlock(
+        kinds.poses, number, window.Values(kinds.poses, 1), &error));
+    EXPECT_EQ(*window.Values(kinds.poses, number), pose[0]);
+  }
   const double bad = std::numeric_limits<double>::quiet_NaN();
   says(window.AddBlock(kinds.depths, 1, &bad, &error), "is nan");
   says(window.SetConstant(kinds.poses, 5, true, &error), "no block 5");
@@ -587,6 +593,9 @@ TEST(SlidingWindow, RefusesWhatIsNotValid) {
       << error;
   says(window.AddResidual(wrong, frame.row, {1, 1, 2, 2}, &error),
        "has size 7, but its kind has 9");
+  says(window.AddResidual(kinds.inertial, frame.row, {1, 1, 1, 2}, &error),
+       "has block 1 of kind 0 twice");
+  EXPECT_EQ(window.NumResiduals(kinds.inertial), 0);
 }
 
 // A failed solve drops nothing, and the window can be solved afterwards.

@@ -13,30 +13,69 @@
 
 namespace ceres_ext {
 
-// This thread's columns that others explain: the square of what they leave
-// is rounding. Rounding adds up to the number of columns, times that of a
-// product; one sum more has the rows of a column.
+// The least relative error of a covariance that is not one.
+inline constexpr double kMostCovarianceError = 0.01;
+
+// The square of the length of column c of L^-1, S = L L', by a warp. v: memory
+// for it.
+template <typename Team>
+CERES_EXT_HOST_DEVICE double InverseDiagonal(const ModelWindow& w,
+                                             int c,
+                                             Team* team,
+                                             double* v) {
+  constexpr int kWarp = Team::kWarp;
+  const int lane = team->rank() % kWarp;
+  const int n = w.counts.num_columns;
+  for (int r = c + lane; r < n; r += kWarp) {
+    v[r] = r == c ? 1.0 : 0.0;
+  }
+  team->WarpBarrier();
+  double sum = 0.0;
+  for (int t = c; t < n; ++t) {
+    const double* const column = w.SchurColumn(t) - t;
+    const double value = v[t] * column[t];
+    sum += value * value;
+    for (int r = t + 1 + lane; r < n; r += kWarp) {
+      v[r] -= column[r] * value;
+    }
+    team->WarpBarrier();
+  }
+  return sum;
+}
+
+// The number of this thread's columns c that others nearly explain. With e the
+// rounding of H = J'J in proportion to its diagonal, n eps for n columns, the
+// inverse is wrong by e times the largest of H_cc (H^-1)_cc.
 template <typename Team>
 CERES_EXT_HOST_DEVICE double CountDependentColumns(const ModelWindow& w,
-                                                   const Team& team) {
+                                                   Team* team) {
   constexpr int kE = kMaxEliminatedColumns;
-  const double tolerance = 10.0 * DBL_EPSILON * w.num_all_columns();
+  constexpr int kWarp = Team::kWarp;
+  const double rounding = DBL_EPSILON * w.num_all_columns();
+  const auto is_dependent = [rounding](double of_h, double of_inverse) {
+    return !(rounding * of_h * of_inverse <= kMostCovarianceError);
+  };
   double count = 0.0;
-  for (int e = team.rank(); e < w.counts.num_eliminated; e += team.size()) {
+  // Columns of blocks that are eliminated count within their block.
+  for (int e = team->rank(); e < w.counts.num_eliminated; e += team->size()) {
     for (int c = 0; c < w.blocks[e].num_columns; ++c) {
       const double inverse_pivot = w.factors[9 * e + 4 * c];
-      count += 1.0 > tolerance * w.diagonal[kE * e + c] * inverse_pivot *
-                           inverse_pivot
-                   ? 0.0
-                   : 1.0;
+      count +=
+          is_dependent(w.diagonal[kE * e + c], inverse_pivot * inverse_pivot)
+              ? 1.0
+              : 0.0;
     }
   }
-  for (int c = team.rank(); c < w.counts.num_columns; c += team.size()) {
-    const double inverse_pivot = *w.SchurColumn(c);
-    count += 1.0 > tolerance * w.diagonal[w.first_other() + c] * inverse_pivot *
-                         inverse_pivot
-                 ? 0.0
-                 : 1.0;
+  // As many warps as have memory.
+  const int warp = team->rank() / kWarp;
+  const int all = team->size() / kWarp;
+  const int num_warps = all < w.counts.num_wanted ? all : w.counts.num_wanted;
+  for (int c = warp; warp < num_warps && c < w.counts.num_columns;
+       c += num_warps) {
+    const double of_inverse = InverseDiagonal(
+        w, c, team, w.inverse + int64_t{warp} * w.counts.num_columns);
+    count +=
+        is_dependent(w.diagonal[w.first_other() + c], of_inverse) ? 1.0 : 0.0;
   }
   return count;
 }

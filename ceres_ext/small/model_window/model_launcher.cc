@@ -115,7 +115,8 @@ template <typename Machine>
 Status ModelLauncher<Machine>::Launch(
     [[maybe_unused]] std::vector<ModelWindowRecord>* records,
     [[maybe_unused]] std::vector<ModelDeviceRows>* rows,
-    [[maybe_unused]] AdvanceModelsParams* params) {
+    [[maybe_unused]] AdvanceModelsParams* params,
+    [[maybe_unused]] const std::function<void()>& pass_stop) {
   if constexpr (kIsHost<Machine>) {
     return {kernels::StatusCode::kUnsupported, "this build has no CUDA"};
   } else {
@@ -141,6 +142,7 @@ Status ModelLauncher<Machine>::Launch(
       }
       CERES_EXT_RETURN_IF_ERROR(
           machine_->Download(1, flags_.data() + n, &continues));
+      pass_stop();
     }
     return {};
   }

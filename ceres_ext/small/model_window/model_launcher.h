@@ -6,6 +6,7 @@
 #define CERES_EXT_SMALL_MODEL_WINDOW_MODEL_LAUNCHER_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "ceres_ext/base/machines.h"
@@ -36,10 +37,12 @@ class ModelLauncher {
   const kernels::RobustLoss* losses() const { return losses_.data(); }
 
   // Queues the solution of the windows. *params has the options, inputs and
-  // outputs. Places scratch in *records and *rows.
+  // outputs. Places scratch in *records and *rows. pass_stop: called wherever
+  // it has waited.
   kernels::Status Launch(std::vector<ModelWindowRecord>* records,
                          std::vector<ModelDeviceRows>* rows,
-                         AdvanceModelsParams* params);
+                         AdvanceModelsParams* params,
+                         const std::function<void()>& pass_stop);
 
  private:
   kernels::Status AllocateScratch(std::vector<ModelWindowRecord>* records,

@@ -230,7 +230,12 @@ kernels::Status ModelPiece::Launch([[maybe_unused]] const unsigned char* inputs,
   }
   params.inputs = inputs;
   params.outputs = outputs;
-  return launcher_->Launch(&records, &rows, &params);
+  // The caller may set its flag while Launch waits.
+  return launcher_->Launch(&records, &rows, &params, [&] {
+    if (options_->IsStopped()) {
+      __atomic_store_n(const_cast<int32_t*>(stop), 1, __ATOMIC_RELAXED);
+    }
+  });
 }
 
 const char* ModelPiece::WhyNotSolved(int64_t i) const {

@@ -59,6 +59,9 @@ class ModelPlanner {
   }
 
  private:
+  // ceres_ext::Solve says which.
+  static constexpr char kTwice[] =
+      "a residual block has the same parameter block twice";
   // Before ListBlocks. Blocks that a prior has, or whose covariance is wanted,
   // are not eliminated.
   enum : int32_t { kUnused = -1, kUsed = -2, kOfPrior = -3 };
@@ -251,6 +254,11 @@ class ModelPlanner {
     if (!fits) {
       return "a marginal prior does not fit its parameter blocks";
     }
+    std::vector<int32_t> sorted = one.blocks;
+    std::sort(sorted.begin(), sorted.end());
+    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+      return kTwice;
+    }
     if (WeightOf(of, k) != 1.0) {
       return "a marginal prior of a window has a weight";
     }
@@ -342,6 +350,11 @@ class ModelPlanner {
     for (size_t s = 0; s < of.blocks.size(); ++s) {
       row.blocks[s] = BlockOf(of.blocks[s], k);
       place_[row.blocks[s]] = kUsed;
+      if (std::find(row.blocks.begin(),
+                    row.blocks.begin() + s,
+                    row.blocks[s]) != row.blocks.begin() + s) {
+        return kTwice;
+      }
     }
     rows_.push_back(row);
     return "";

@@ -122,7 +122,7 @@ class ModelSolve : public ModelWindow {
     team_->Sum(bad);
     FormSchur();
     const bool is_definite = bad[0] == 0.0 && Factorize();
-    bad[0] = is_definite ? CountDependentColumns(*this, *team_) : 1.0;
+    bad[0] = is_definite ? CountDependentColumns(*this, team_) : 1.0;
     team_->Sum(bad);
     if (bad[0] == 0.0) {
       WriteModelCovariance(*this, team_);
