@@ -1,8 +1,12 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
+//
+// Sets of blocks, and the lists of entries of cells, for PlanModelWindow.
 #ifndef CERES_EXT_SMALL_MODEL_WINDOW_BLOCK_SET_H_
 #define CERES_EXT_SMALL_MODEL_WINDOW_BLOCK_SET_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "ceres_ext/small/model_window/model_window.h"
 
@@ -33,6 +37,23 @@ struct BlockSet {
     }
   }
 };
+
+// `begin` counts entries, then is where the next one goes, then is their end,
+// from which the cell before begins.
+template <typename Field>
+void ToBegins(std::vector<ModelCell>* cells, Field field, int32_t* total) {
+  for (ModelCell& cell : *cells) {
+    const int32_t n = cell.*field;
+    cell.*field = *total;
+    *total += n;
+  }
+}
+template <typename Field>
+void StepBack(std::vector<ModelCell>* cells, Field field) {
+  for (size_t k = cells->size() - 1; k > 0; --k) {
+    (*cells)[k].*field = (*cells)[k - 1].*field;
+  }
+}
 
 }  // namespace ceres_ext
 

@@ -857,25 +857,6 @@ class ModelPlanner {
     }
   }
 
-  // `begin` counts entries, then is where the next one goes, then is their end,
-  // from which the cell before begins.
-  template <typename Field>
-  static void ToBegins(std::vector<ModelCell>* cells,
-                       Field field,
-                       int32_t* total) {
-    for (ModelCell& cell : *cells) {
-      const int32_t n = cell.*field;
-      cell.*field = *total;
-      *total += n;
-    }
-  }
-  template <typename Field>
-  static void StepBack(std::vector<ModelCell>* cells, Field field) {
-    for (size_t k = cells->size() - 1; k > 0; --k) {
-      (*cells)[k].*field = (*cells)[k - 1].*field;
-    }
-  }
-
   void FillEntries() {
     ForEachRow([&](int, const Part* parts, int n) {
       ForEachPair(parts, n, [](ModelCell* cell, const Part&, const Part&) {
