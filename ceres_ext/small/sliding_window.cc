@@ -456,6 +456,7 @@ class SlidingWindow::Body {
     priors_.reserve(priors_.size() + 1);
     const std::vector<std::vector<int32_t>> moved = NewPlaces(removed);
     std::vector<BlockFlags> keep_blocks;
+    keep_blocks.reserve(removed.size());
     for (const BlockFlags& of_kind : removed) {
       keep_blocks.push_back(Others(of_kind));
     }
