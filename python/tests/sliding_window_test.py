@@ -9,6 +9,8 @@ import ceres_ext
 
 OPTIONS = {"linear_solver_type": "DENSE_SCHUR", "device": "HOST"}
 N = 4  # keyframes
+# Offsets of one problem.
+WHOLE = [numpy.array([0, n]) for n in (N, N, N - 1, 1)]
 
 
 def pose_manifold():
@@ -50,17 +52,13 @@ def make_window():
     return window, poses, speeds
 
 
-def test_has_the_values_of_arrays():
-    window, poses, speeds = make_window()
-    summary = window.solve()
-    assert summary.num_windows == 1 and len(summary.problems) == 1
-
-    of_poses, of_speeds, increments = (numpy.array(part) for part in keyframes())
+def arrays_of(poses, speeds, increments):
+    """The same problem on arrays, and the number of the speeds."""
     problem = ceres_ext.ArrayProblem()
     p = problem.add_parameters(
-        of_poses, constant=numpy.arange(N) == 0, manifold=pose_manifold()
+        poses, constant=numpy.arange(N) == 0, manifold=pose_manifold()
     )
-    s = problem.add_parameters(of_speeds)
+    s = problem.add_parameters(speeds)
     i, j = (numpy.arange(k, N - 1 + k, dtype=numpy.int32) for k in (0, 1))
     problem.add_residuals(
         "InertialError",
@@ -73,8 +71,17 @@ def test_has_the_values_of_arrays():
         [(s, numpy.zeros(1, numpy.int32))],
         covariances=1e-8 * numpy.eye(9),
     )
-    all_of_it = [numpy.array([0, n]) for n in (N, N, N - 1, 1)]
-    expected = ceres_ext.solve_batch(problem, all_of_it[:2], all_of_it[2:], **OPTIONS)
+    return problem, s
+
+
+def test_has_the_values_of_arrays():
+    window, poses, speeds = make_window()
+    summary = window.solve()
+    assert summary.num_windows == 1 and len(summary.problems) == 1
+
+    of_poses, of_speeds, increments = (numpy.array(part) for part in keyframes())
+    problem, _ = arrays_of(of_poses, of_speeds, increments)
+    expected = ceres_ext.solve_batch(problem, WHOLE[:2], WHOLE[2:], **OPTIONS)
     assert summary.problems[0].final_cost == expected.problems[0].final_cost
     for k in range(N):
         assert (window.values(poses, 10 * k) == of_poses[k]).all()
@@ -119,35 +126,19 @@ def test_has_covariances():
     assert found.matrix.shape == (18, 18)
     assert (numpy.linalg.eigvalsh(found.matrix) > 0).all()
 
-    of_poses, of_speeds, increments = (numpy.array(part) for part in keyframes())
-    problem = ceres_ext.ArrayProblem()
-    p = problem.add_parameters(
+    _, _, increments = keyframes()
+    problem, s = arrays_of(
         numpy.array([window.values(poses, 10 * k) for k in range(N)]),
-        constant=numpy.arange(N) == 0,
-        manifold=pose_manifold(),
-    )
-    values = numpy.array([window.values(speeds, 10 * k) for k in range(N)])
-    s = problem.add_parameters(values)
-    i, j = (numpy.arange(k, N - 1 + k, dtype=numpy.int32) for k in (0, 1))
-    problem.add_residuals(
-        "InertialError",
-        numpy.array([increment.row() for increment in increments]),
-        [(p, i), (s, i), (p, j), (s, j)],
-    )
-    problem.add_residuals(
-        "SpeedAndBiasPrior",
-        numpy.zeros((1, 9)),
-        [(s, numpy.zeros(1, numpy.int32))],
-        covariances=1e-8 * numpy.eye(9),
+        numpy.array([window.values(speeds, 10 * k) for k in range(N)]),
+        increments,
     )
     # The same of solve_batch, and by another way. The prior is as tight as the
     # increments, so that rounding grows by a few digits alone.
-    all_of_it = [numpy.array([0, n]) for n in (N, N, N - 1, 1)]
     flags = [None, numpy.array([False, True, False, True])]
     same = ceres_ext.solve_batch(
         problem,
-        all_of_it[:2],
-        all_of_it[2:],
+        WHOLE[:2],
+        WHOLE[2:],
         covariance_is_wanted=flags,
         max_num_iterations=0,
         **OPTIONS,

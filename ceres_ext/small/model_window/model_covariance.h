@@ -13,7 +13,7 @@
 
 namespace ceres_ext {
 
-// The least relative error of a covariance that is not one.
+// A covariance with a larger relative error is refused.
 inline constexpr double kMostCovarianceError = 0.01;
 
 // The square of the length of column c of L^-1, S = L L', by a warp. v: memory

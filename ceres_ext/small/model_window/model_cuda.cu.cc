@@ -26,7 +26,7 @@ struct ModelHead {
 constexpr int64_t kModelHeadBytes = (sizeof(ModelHead<false>) + 15) / 16 * 16;
 static_assert(sizeof(ModelHead<true>) == sizeof(ModelHead<false>));
 
-// The block's window; null if it has ended. All threads get it.
+// The block's window, which all threads get.
 template <bool kIsDogleg>
 __device__ ModelSolve<BlockTeam, kIsDogleg>* SetupWindow(
     const AdvanceModelsParams& params, unsigned char* memory) {
