@@ -159,6 +159,18 @@ class SlidingWindow::Body {
     return at->second;
   }
 
+  std::string SetFlag(int kind,
+                      int64_t number,
+                      BlockFlags BlockKind::*flags,
+                      bool value) {
+    std::string error;
+    const int32_t place = Find(kind, number, &error);
+    if (place >= 0) {
+      (kinds_[kind].*flags)[place] = value ? 1 : 0;
+    }
+    return error;
+  }
+
   std::string AddResiduals(int kind,
                            int64_t n,
                            const void* constants,
@@ -625,12 +637,8 @@ bool SlidingWindow::SetConstant(int kind,
                                 std::string* error) {
   return Try(
       [&] {
-        std::string sentence;
-        const int32_t place = body_->Find(kind, number, &sentence);
-        if (place >= 0) {
-          body_->kind(kind)->is_constant[place] = is_constant ? 1 : 0;
-        }
-        return sentence;
+        return body_->SetFlag(
+            kind, number, &BlockKind::is_constant, is_constant);
       },
       error);
 }
@@ -671,12 +679,7 @@ bool SlidingWindow::WantCovariance(int kind,
                                    std::string* error) {
   return Try(
       [&] {
-        std::string sentence;
-        const int32_t place = body_->Find(kind, number, &sentence);
-        if (place >= 0) {
-          body_->kind(kind)->is_wanted[place] = is_wanted ? 1 : 0;
-        }
-        return sentence;
+        return body_->SetFlag(kind, number, &BlockKind::is_wanted, is_wanted);
       },
       error);
 }
@@ -684,12 +687,7 @@ bool SlidingWindow::WantCovariance(int kind,
 bool SlidingWindow::Drop(int kind, int64_t number, std::string* error) {
   return Try(
       [&] {
-        std::string sentence;
-        const int32_t place = body_->Find(kind, number, &sentence);
-        if (place >= 0) {
-          body_->kind(kind)->is_dropped[place] = 1;
-        }
-        return sentence;
+        return body_->SetFlag(kind, number, &BlockKind::is_dropped, true);
       },
       error);
 }

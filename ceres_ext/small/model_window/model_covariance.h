@@ -16,27 +16,28 @@ namespace ceres_ext {
 // A covariance with a larger relative error is refused.
 inline constexpr double kMostCovarianceError = 0.01;
 
-// The square of the length of column c of L^-1, S = L L', by a warp. v: memory
-// for it.
+// Column c of L^-1, S = L L', from row c on, by a warp. The square of its
+// length.
 template <typename Team>
-CERES_EXT_HOST_DEVICE double InverseDiagonal(const ModelWindow& w,
-                                             int c,
-                                             Team* team,
-                                             double* v) {
+CERES_EXT_HOST_DEVICE double InvertFactor(const ModelWindow& w,
+                                          int c,
+                                          Team* team,
+                                          double* to) {
   constexpr int kWarp = Team::kWarp;
   const int lane = team->rank() % kWarp;
   const int n = w.counts.num_columns;
   for (int r = c + lane; r < n; r += kWarp) {
-    v[r] = r == c ? 1.0 : 0.0;
+    to[r] = r == c ? 1.0 : 0.0;
   }
   team->WarpBarrier();
   double sum = 0.0;
   for (int t = c; t < n; ++t) {
     const double* const column = w.SchurColumn(t) - t;
-    const double value = v[t] * column[t];
+    const double value = to[t] * column[t];
     sum += value * value;
-    for (int r = t + 1 + lane; r < n; r += kWarp) {
-      v[r] -= column[r] * value;
+    team->WarpBarrier();  // All lanes have read it.
+    for (int r = t + lane; r < n; r += kWarp) {
+      to[r] = r == t ? value : to[r] - column[r] * value;
     }
     team->WarpBarrier();
   }
@@ -72,7 +73,7 @@ CERES_EXT_HOST_DEVICE double CountDependentColumns(const ModelWindow& w,
   const int num_warps = all < w.counts.num_wanted ? all : w.counts.num_wanted;
   for (int c = warp; warp < num_warps && c < w.counts.num_columns;
        c += num_warps) {
-    const double of_inverse = InverseDiagonal(
+    const double of_inverse = InvertFactor(
         w, c, team, w.inverse + int64_t{warp} * w.counts.num_columns);
     count +=
         is_dependent(w.diagonal[w.first_other() + c], of_inverse) ? 1.0 : 0.0;
@@ -89,19 +90,10 @@ CERES_EXT_HOST_DEVICE void InvertSchur(const ModelWindow& w,
   constexpr int kWarp = Team::kWarp;
   const int lane = team->rank() % kWarp;
   const int n = w.counts.num_columns;
-  for (int r = lane; r < n; r += kWarp) {
-    to[r] = r == c ? 1.0 : 0.0;
+  for (int r = lane; r < c; r += kWarp) {
+    to[r] = 0.0;
   }
-  team->WarpBarrier();
-  for (int t = c; t < n; ++t) {
-    const double* const column = w.SchurColumn(t) - t;
-    const double value = to[t] * column[t];
-    team->WarpBarrier();  // All lanes have read it.
-    for (int r = t + lane; r < n; r += kWarp) {
-      to[r] = r == t ? value : to[r] - column[r] * value;
-    }
-    team->WarpBarrier();
-  }
+  InvertFactor(w, c, team, to);
   for (int t = n - 1; t >= 0; --t) {
     const double* const column = w.SchurColumn(t) - t;
     double sum = 0.0;

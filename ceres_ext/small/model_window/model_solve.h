@@ -21,8 +21,9 @@
 // step is accepted. Products with H are sums over its cells.
 //
 // Each element of a cell is one sum in the order of the rows, so the bits
-// depend on nothing else. A warp of a team has a cell, and a lane one of its
-// elements; a thread of the host has all, by vectors.
+// depend on nothing else; on a device it is four such sums of each fourth row
+// where a cell may have many. A thread of the host has all elements of a cell,
+// by vectors.
 //
 // A Team is one of those of windows (small/window/loop.h), without clusters.
 #ifndef CERES_EXT_SMALL_MODEL_WINDOW_MODEL_SOLVE_H_
@@ -142,6 +143,13 @@ class ModelSolve : public ModelWindow {
   CERES_EXT_HOST_DEVICE int lane() const { return rank() % kWarp; }
   CERES_EXT_HOST_DEVICE int warp() const { return rank() / kWarp; }
   CERES_EXT_HOST_DEVICE int num_warps() const { return size() / kWarp; }
+  using Slices = ModelSlices<Team>;
+  static constexpr int kSlices = Slices::kSlices;
+  static constexpr int kPlaces = Slices::kPlaces;
+  CERES_EXT_HOST_DEVICE int slice() const { return Slices::slice(*team_); }
+  CERES_EXT_HOST_DEVICE int place() const { return Slices::place(*team_); }
+  CERES_EXT_HOST_DEVICE int group() const { return kSlices * warp() + slice(); }
+  CERES_EXT_HOST_DEVICE int num_groups() const { return kSlices * num_warps(); }
   CERES_EXT_HOST_DEVICE int num_blocks() const {
     return counts.num_eliminated + counts.num_others;
   }
@@ -273,13 +281,16 @@ class ModelSolve : public ModelWindow {
     }
   }
 
-  // Calls function(a, b, i, of) for the derivatives of each residual of a
-  // cell's rows by its two blocks; residual i of those of the model `of`.
+  // Calls function(a, b, r) for the derivatives of each residual of a cell's
+  // rows by its two blocks, and the residual. Of rows that are turn, turn +
+  // turns, ...
   template <typename Function>
   CERES_EXT_HOST_DEVICE void ForEachResidual(const ModelCell* cell,
+                                             int turn,
+                                             int turns,
                                              const Function& function) const {
     const ModelRows* of = rows;
-    for (int k = cell[0].begin; k < cell[1].begin; ++k) {
+    for (int k = cell[0].begin + turn; k < cell[1].begin; k += turns) {
       const ModelEntry entry = entries[k];
       while (entry.row >= of->end) {
         ++of;
@@ -287,7 +298,7 @@ class ModelSolve : public ModelWindow {
       const int64_t first = int64_t{entry.row - of->begin} * of->num_residuals;
       for (int64_t i = first; i < first + of->num_residuals; ++i) {
         const double* const j = of->columns + i * of->stride;
-        function(j + entry.a, j + entry.b, i, *of);
+        function(j + entry.a, j + entry.b, of->residuals + i);
       }
     }
   }
@@ -295,91 +306,91 @@ class ModelSolve : public ModelWindow {
   // blocks are beside, and the element of z.
   template <typename Function>
   CERES_EXT_HOST_DEVICE void ForEachEliminated(const ModelCell* cell,
+                                               int turn,
+                                               int turns,
                                                const Function& function) const {
-    for (int k = cell[0].schur; k < cell[1].schur; ++k) {
+    for (int k = cell[0].schur + turn; k < cell[1].schur; k += turns) {
       const ModelEntry entry = schur_entries[k];
       const ModelEliminated e = eliminated[entry.row];
       const int n = blocks[entry.row].num_columns;
       for (int t = 0; t < n; ++t) {
         const double* const row = y + e.w + e.width * t;
-        function(row + entry.a, row + entry.b, z[kE * entry.row + t]);
+        function(row + entry.a, row + entry.b, z + kE * entry.row + t);
       }
     }
   }
 
-  // Calls store(r, c, sum) for each element of the sum of a'b over what
-  // for_each(function) calls function(a, b, ...) for.
-  template <typename ForEach, typename Store>
+  // SumModelCell of this warp or slice.
+  template <bool kIsSliced, typename ForEach, typename Store>
   CERES_EXT_HOST_DEVICE void SumCell(int num_rows,
                                      int num_columns,
                                      const ForEach& for_each,
                                      const Store& store) const {
-    if constexpr (kWarp > 1) {
-      for (int e = lane(); e < num_rows * num_columns; e += kWarp) {
-        const int r = e / num_columns;
-        const int c = e % num_columns;
-        double sum = 0.0;
-        for_each([&](const double* a, const double* b, const auto&...) {
-          sum += a[r] * b[c];
-        });
-        store(r, c, sum);
-      }
-    } else if (num_rows == 6 && num_columns == 6) {
-      SumWholeCell<6, 6>(6, 6, for_each, store);
-    } else if (num_rows == 9 && num_columns == 9) {
-      SumWholeCell<9, 9>(9, 9, for_each, store);
-    } else if (num_rows == 9 && num_columns == 6) {
-      SumWholeCell<9, 6>(9, 6, for_each, store);
-    } else if (num_rows == 6 && num_columns == 9) {
-      SumWholeCell<6, 9>(6, 9, for_each, store);
-    } else if (num_rows == 1 && num_columns == 6) {
-      SumWholeCell<1, 6>(1, 6, for_each, store);
-    } else if (num_rows == 3 && num_columns == 6) {
-      SumWholeCell<3, 6>(3, 6, for_each, store);
-    } else {
-      SumWholeCell<0, 0>(num_rows, num_columns, for_each, store);
-    }
+    SumModelCell<kIsSliced>(num_rows, num_columns, for_each, store, team_);
+  }
+  // The sum over a cell's rows.
+  template <bool kIsSliced, typename Store>
+  CERES_EXT_HOST_DEVICE void AddCell(const ModelCell* cell,
+                                     int num_rows,
+                                     int num_columns,
+                                     const Store& store) const {
+    SumCell<kIsSliced>(
+        num_rows,
+        num_columns,
+        [&](int turn, int turns, const auto& function) {
+          ForEachResidual(cell,
+                          turn,
+                          turns,
+                          [&](const double* a, const double* b, const double*) {
+                            function(a, b);
+                          });
+        },
+        store);
   }
   // The elements of g that a diagonal cell's rows add up to.
+  template <bool kIsSliced>
   CERES_EXT_HOST_DEVICE void AddGradient(const ModelCell* cell,
                                          int num_columns,
                                          double* to) const {
-    for (int r = lane(); r < num_columns; r += kWarp) {
-      double sum = 0.0;
-      ForEachResidual(
-          cell,
-          [&](const double* a, const double*, int64_t i, const ModelRows& of) {
-            sum += a[r] * of.residuals[i];
-          });
-      to[r] = sum;
-    }
+    SumCell<kIsSliced>(
+        num_columns,
+        1,
+        [&](int turn, int turns, const auto& function) {
+          ForEachResidual(cell,
+                          turn,
+                          turns,
+                          [&](const double* a, const double*, const double* r) {
+                            function(a, r);
+                          });
+        },
+        [&](int r, int, double sum) { to[r] = sum; });
   }
 
   CERES_EXT_HOST_DEVICE void AddCells() {
-    for (int e = warp(); e < counts.num_eliminated; e += num_warps()) {
+    for (int e = group(); e < counts.num_eliminated; e += num_groups()) {
       const ModelCell* const cell = diagonal_cells + e;
       const int n = blocks[e].num_columns;
-      for (int r = lane(); r < kE; r += kWarp) {
-        diagonal[kE * e + r] = 0.0;
-        gradient[kE * e + r] = 0.0;
-      }
-      team_->WarpBarrier();
-      AddCell(cell, n, n, [&](int r, int c, double sum) {
+      AddCell<false>(cell, n, n, [&](int r, int c, double sum) {
         v[9 * e + 3 * r + c] = sum;
         if (r == c) {
           diagonal[kE * e + r] = sum;
         }
       });
-      AddGradient(cell, n, gradient + kE * e);
+      AddGradient<false>(cell, n, gradient + kE * e);
+      for (int r = n + place(); r < kE; r += kPlaces) {
+        diagonal[kE * e + r] = 0.0;
+        gradient[kE * e + r] = 0.0;
+      }
     }
-    for (int k = warp(); k < counts.num_eliminated_cells; k += num_warps()) {
+    for (int k = group(); k < counts.num_eliminated_cells; k += num_groups()) {
       const ModelCell* const cell = eliminated_cells + k;
       const ModelEliminated& e = eliminated[cell->a];
       double* const to = w + e.w + cell->values;
-      AddCell(cell,
-              blocks[cell->a].num_columns,
-              other(cell->b).num_columns,
-              [&](int r, int c, double sum) { to[e.width * r + c] = sum; });
+      AddCell<false>(
+          cell,
+          blocks[cell->a].num_columns,
+          other(cell->b).num_columns,
+          [&](int r, int c, double sum) { to[e.width * r + c] = sum; });
     }
     for (int k = warp(); k < counts.num_cells; k += num_warps()) {
       const ModelCell* const cell = cells + k;
@@ -387,29 +398,19 @@ class ModelSolve : public ModelWindow {
       const int num_columns = other(cell->b).num_columns;
       const bool is_diagonal = cell->a == cell->b;
       double* const to = u + cell->values;
-      AddCell(cell, a.num_columns, num_columns, [&](int r, int c, double sum) {
-        to[num_columns * r + c] = sum;
-        if (is_diagonal && r == c) {
-          diagonal[first_other() + a.column + r] = sum;
-        }
-      });
+      AddCell<true>(
+          cell, a.num_columns, num_columns, [&](int r, int c, double sum) {
+            to[num_columns * r + c] = sum;
+            if (is_diagonal && r == c) {
+              diagonal[first_other() + a.column + r] = sum;
+            }
+          });
       if (is_diagonal) {
-        AddGradient(cell, num_columns, gradient + first_other() + a.column);
+        AddGradient<true>(
+            cell, num_columns, gradient + first_other() + a.column);
       }
     }
     team_->Barrier();
-  }
-
-  template <typename Store>
-  CERES_EXT_HOST_DEVICE void AddCell(const ModelCell* cell,
-                                     int num_rows,
-                                     int num_columns,
-                                     const Store& store) const {
-    SumCell(
-        num_rows,
-        num_columns,
-        [&](const auto& function) { ForEachResidual(cell, function); },
-        store);
   }
 
   CERES_EXT_HOST_DEVICE double Damping(int column) const {
@@ -464,18 +465,18 @@ class ModelSolve : public ModelWindow {
       SolveOthers();
     }
     team_->Barrier();
-    for (int e = warp(); e < counts.num_eliminated; e += num_warps()) {
+    for (int e = rank(); e < counts.num_eliminated; e += size()) {
       SolveEliminated(e);
     }
     team_->Barrier();
     return true;
   }
 
-  // Eliminates this warp's blocks of E. False if one is not positive definite.
+  // Eliminates this slice's blocks of E. False if one is not positive definite.
   CERES_EXT_HOST_DEVICE bool Eliminate() {
     using std::sqrt;
     bool is_definite = true;
-    for (int e = warp(); e < counts.num_eliminated; e += num_warps()) {
+    for (int e = group(); e < counts.num_eliminated; e += num_groups()) {
       const int n = blocks[e].num_columns;
       double l[3][3] = {};
       double right[3] = {};
@@ -500,16 +501,16 @@ class ModelSolve : public ModelWindow {
         }
         right[c] *= l[c][c];
       }
-      for (int k = lane(); k < 9; k += kWarp) {
+      for (int k = place(); k < 9; k += kPlaces) {
         factors[9 * e + k] = l[k / 3][k % 3];
       }
-      for (int c = lane(); c < kE; c += kWarp) {
+      for (int c = place(); c < kE; c += kPlaces) {
         z[kE * e + c] = right[c];
       }
       const int width = eliminated[e].width;
       const double* const from = w + eliminated[e].w;
       double* const to = y + eliminated[e].w;
-      for (int k = lane(); k < width; k += kWarp) {
+      for (int k = place(); k < width; k += kPlaces) {
         for (int c = 0; c < n; ++c) {
           double value = from[width * c + k];
           for (int t = 0; t < c; ++t) {
@@ -533,10 +534,18 @@ class ModelSolve : public ModelWindow {
       const ModelBlock& a = other(cell->a);
       const ModelBlock& b = other(cell->b);
       const bool is_diagonal = cell->a == cell->b;
-      SumCell(
+      SumCell<true>(
           a.num_columns,
           b.num_columns,
-          [&](const auto& function) { ForEachEliminated(cell, function); },
+          [&](int turn, int turns, const auto& function) {
+            ForEachEliminated(
+                cell,
+                turn,
+                turns,
+                [&](const double* of_a, const double* of_b, const double*) {
+                  function(of_a, of_b);
+                });
+          },
           [&](int r, int c, double sum) {
             if (is_diagonal && c > r) {
               return;
@@ -547,16 +556,26 @@ class ModelSolve : public ModelWindow {
             }
             *Schur(a.column + r, b.column + c) = value;
           });
-      for (int r = lane(); is_diagonal && r < a.num_columns; r += kWarp) {
-        double sum = 0.0;
-        ForEachEliminated(cell,
-                          [&](const double* y_a, const double*, double of_z) {
-                            sum += y_a[r] * of_z;
-                          });
-        const int column = a.column + r;
-        *Schur(counts.num_columns, column) =
-            sum - gradient[first_other() + column];
+      if (!is_diagonal) {
+        continue;
       }
+      SumCell<true>(
+          a.num_columns,
+          1,
+          [&](int turn, int turns, const auto& function) {
+            ForEachEliminated(
+                cell,
+                turn,
+                turns,
+                [&](const double* of_a, const double*, const double* of_z) {
+                  function(of_a, of_z);
+                });
+          },
+          [&](int r, int, double sum) {
+            const int column = a.column + r;
+            *Schur(counts.num_columns, column) =
+                sum - gradient[first_other() + column];
+          });
     }
     team_->Barrier();
   }
@@ -694,7 +713,7 @@ class ModelSolve : public ModelWindow {
     }
   }
 
-  // -L^-T (z + Y s), by a warp.
+  // -L^-T (z + Y s), by a thread.
   CERES_EXT_HOST_DEVICE void SolveEliminated(int e) {
     double right[kE] = {};
     const ModelEliminated& of = eliminated[e];
@@ -703,27 +722,22 @@ class ModelSolve : public ModelWindow {
       const ModelBlock& b = other(eliminated_cells[k].b);
       const double* const s = step + first_other() + b.column;
       const double* const of_cell = y + of.w + eliminated_cells[k].values;
-      for (int c = lane(); c < b.num_columns; c += kWarp) {
+      for (int c = 0; c < b.num_columns; ++c) {
         for (int r = 0; r < n; ++r) {
           right[r] += of_cell[of.width * r + c] * s[c];
         }
       }
     }
-    for (int r = 0; r < n; ++r) {
-      right[r] = team_->WarpSum(right[r]);
+    const double* const l = factors + 9 * e;
+    for (int r = n - 1; r >= 0; --r) {
+      double value = -z[kE * e + r] - right[r];
+      for (int t = r + 1; t < n; ++t) {
+        value -= l[3 * t + r] * step[kE * e + t];
+      }
+      step[kE * e + r] = value * l[4 * r];
     }
-    if (lane() == 0) {
-      const double* const l = factors + 9 * e;
-      for (int r = n - 1; r >= 0; --r) {
-        double value = -z[kE * e + r] - right[r];
-        for (int t = r + 1; t < n; ++t) {
-          value -= l[3 * t + r] * step[kE * e + t];
-        }
-        step[kE * e + r] = value * l[4 * r];
-      }
-      for (int r = n; r < kE; ++r) {
-        step[kE * e + r] = 0.0;
-      }
+    for (int r = n; r < kE; ++r) {
+      step[kE * e + r] = 0.0;
     }
   }
 

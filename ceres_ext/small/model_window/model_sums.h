@@ -33,6 +33,121 @@ CERES_EXT_HOST_DEVICE void SumWholeCell(int given_rows,
   }
 }
 
+// A warp of a device has one cell in slices, each of which takes its turn of
+// the entries, or a cell a slice. A slice's lanes have places.
+template <typename Team>
+struct ModelSlices {
+  static constexpr int kSlices = Team::kWarp > 1 ? 4 : 1;
+  static constexpr int kPlaces = Team::kWarp / kSlices;
+  CERES_EXT_HOST_DEVICE static int slice(const Team& team) {
+    return team.rank() % kSlices;
+  }
+  CERES_EXT_HOST_DEVICE static int place(const Team& team) {
+    return team.rank() % Team::kWarp / kSlices;
+  }
+};
+
+// kTile elements a place of a cell's n, from the first on.
+template <bool kIsSliced,
+          int kTile,
+          typename ForEach,
+          typename Store,
+          typename Team>
+CERES_EXT_HOST_DEVICE void SumPartOfCell(int first,
+                                         int n,
+                                         int num_columns,
+                                         const ForEach& for_each,
+                                         const Store& store,
+                                         Team* team) {
+  using Slices = ModelSlices<Team>;
+  const int slice = Slices::slice(*team);
+  const int place = Slices::place(*team);
+  int row[kTile];
+  int column[kTile];
+  double sums[kTile];
+  for (int t = 0; t < kTile; ++t) {
+    const int given = first + place + Slices::kPlaces * t;
+    const int e = given < n ? given : n - 1;
+    row[t] = e / num_columns;
+    column[t] = e % num_columns;
+    sums[t] = 0.0;
+  }
+  for_each(kIsSliced ? slice : 0,
+           kIsSliced ? Slices::kSlices : 1,
+           [&](const double* a, const double* b) {
+             for (int t = 0; t < kTile; ++t) {
+               sums[t] += a[row[t]] * b[column[t]];
+             }
+           });
+  if constexpr (kIsSliced) {
+    team->SumSlices(sums, Slices::kSlices);
+  }
+  for (int t = 0; t < kTile; ++t) {
+    if (first + place + Slices::kPlaces * t < n && (!kIsSliced || slice == 0)) {
+      store(row[t], column[t], sums[t]);
+    }
+  }
+}
+
+template <typename ForEach, typename Store>
+CERES_EXT_HOST_DEVICE void SumCellOnHost(int num_rows,
+                                         int num_columns,
+                                         const ForEach& for_each,
+                                         const Store& store) {
+  if (num_rows == 6 && num_columns == 6) {
+    SumWholeCell<6, 6>(6, 6, for_each, store);
+  } else if (num_rows == 9 && num_columns == 9) {
+    SumWholeCell<9, 9>(9, 9, for_each, store);
+  } else if (num_rows == 9 && num_columns == 6) {
+    SumWholeCell<9, 6>(9, 6, for_each, store);
+  } else if (num_rows == 6 && num_columns == 9) {
+    SumWholeCell<6, 9>(6, 9, for_each, store);
+  } else if (num_rows == 1 && num_columns == 6) {
+    SumWholeCell<1, 6>(1, 6, for_each, store);
+  } else if (num_rows == 3 && num_columns == 6) {
+    SumWholeCell<3, 6>(3, 6, for_each, store);
+  } else if (num_rows == 1 && num_columns == 1) {
+    SumWholeCell<1, 1>(1, 1, for_each, store);
+  } else if (num_rows == 6 && num_columns == 1) {
+    SumWholeCell<6, 1>(6, 1, for_each, store);
+  } else if (num_rows == 9 && num_columns == 1) {
+    SumWholeCell<9, 1>(9, 1, for_each, store);
+  } else {
+    SumWholeCell<0, 0>(num_rows, num_columns, for_each, store);
+  }
+}
+
+// Calls store(r, c, sum) for each element of the sum of a'b over what
+// for_each(turn, turns, function) calls function(a, b) for. kIsSliced: all
+// slices of the warp call this.
+template <bool kIsSliced, typename ForEach, typename Store, typename Team>
+CERES_EXT_HOST_DEVICE void SumModelCell(int num_rows,
+                                        int num_columns,
+                                        const ForEach& for_each,
+                                        const Store& store,
+                                        Team* team) {
+  if constexpr (Team::kWarp > 1) {
+    constexpr int kPlaces = ModelSlices<Team>::kPlaces;
+    const int n = num_rows * num_columns;
+    if (n <= kPlaces) {
+      SumPartOfCell<kIsSliced, 1>(0, n, num_columns, for_each, store, team);
+    } else if (n <= 3 * kPlaces) {
+      SumPartOfCell<kIsSliced, 3>(0, n, num_columns, for_each, store, team);
+    } else {
+      for (int first = 0; first < n; first += 5 * kPlaces) {
+        SumPartOfCell<kIsSliced, 5>(
+            first, n, num_columns, for_each, store, team);
+      }
+    }
+  } else {
+    SumCellOnHost(
+        num_rows,
+        num_columns,
+        [&](const auto& function) { for_each(0, 1, function); },
+        store);
+  }
+}
+
 // Adds what element (r, c) of H contributes, and (c, r) if is_twice.
 template <int n>
 CERES_EXT_HOST_DEVICE void AddHessianProducts(
