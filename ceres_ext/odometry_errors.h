@@ -148,6 +148,26 @@ template <int kRows, typename T>
 CERES_HOST_DEVICE void MultiplyByLower(const double* lower,
                                        int num_columns,
                                        T* matrix) {
+#ifdef __CUDA_ARCH__
+  // A column at a time, in registers.
+#pragma unroll 1
+  for (int j = 0; j < num_columns; ++j) {
+    T column[kRows];
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      column[i] = matrix[num_columns * i + j];
+    }
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      T sum = lower[i * (i + 1) / 2] * column[0];
+#pragma unroll
+      for (int k = 1; k <= i; ++k) {
+        sum += lower[i * (i + 1) / 2 + k] * column[k];
+      }
+      matrix[num_columns * i + j] = sum;
+    }
+  }
+#else
   // From the last row on, since each needs those before it.
   for (int i = kRows - 1; i >= 0; --i) {
     const double* const row = lower + i * (i + 1) / 2;
@@ -159,6 +179,7 @@ CERES_HOST_DEVICE void MultiplyByLower(const double* lower,
       matrix[num_columns * i + j] = sum;
     }
   }
+#endif
 }
 
 }  // namespace internal

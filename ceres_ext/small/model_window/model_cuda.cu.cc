@@ -2,104 +2,255 @@
 
 #include "ceres_ext/small/model_window/model_cuda.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <new>
+#include <type_traits>
 
 #include "ceres_ext/small/model_window/model_clock.h"
 #include "ceres_ext/small/model_window/model_solve.h"
 #include "ceres_ext/small/window/window_kernel.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 
+#ifdef __CUDACC__
+#define CERES_EXT_BOUNDS(n) __launch_bounds__(n)
+#else
+#define CERES_EXT_BOUNDS(n)
+#endif
+
 namespace ceres_ext {
 namespace {
 
-constexpr int kModelThreads = 256;
+// Threads of a block that has a window, where it judges and where it steps, and
+// of one that has a part of a window.
+constexpr int kJudgeThreads = 256;
+constexpr int kStepThreads = 512;
+constexpr int kPartThreads = 128;
+// Blocks of parts at once, of all windows, and most of one.
+constexpr int64_t kPartBlocks = 1024;
+constexpr int64_t kMostParts = 128;
 
-// Shared memory of a block before S.
-template <bool kIsDogleg>
+// A part of the threads of a grid that have a window, without barriers.
+class PartTeam {
+ public:
+  static constexpr int kWarp = kernels::kWarpSize;
+  static constexpr int kWarps = kPartThreads / kWarp;
+  static constexpr int kExchange = kPartThreads * 5;
+
+  __device__ PartTeam(int part, int num_parts, double* exchange)
+      : part_(part), num_parts_(num_parts), exchange_(exchange) {}
+
+  __device__ int rank() const {
+    return part_ * kPartThreads + static_cast<int>(threadIdx.x);
+  }
+  __device__ int size() const { return num_parts_ * kPartThreads; }
+
+  // Sums over num_slices neighbours, then over the warps of the block in their
+  // order.
+  template <int n>
+  __device__ void SumTurns(double (&values)[n], int num_slices) const {
+    static_assert(n * kPartThreads <= kExchange, "room in the exchange");
+    BlockTeam::SumSlices(values, num_slices);
+    const auto warp = static_cast<int>(threadIdx.x / kWarp);
+    const auto lane = static_cast<int>(threadIdx.x % kWarp);
+    for (int i = 0; i < n; ++i) {
+      exchange_[(kWarps * i + warp) * kWarp + lane] = values[i];
+    }
+    __syncthreads();
+    for (int i = 0; i < n; ++i) {
+      double sum = 0.0;
+      for (int w = 0; w < kWarps; ++w) {
+        sum += exchange_[(kWarps * i + w) * kWarp + lane];
+      }
+      values[i] = sum;
+    }
+    __syncthreads();
+  }
+
+ private:
+  const int part_;
+  const int num_parts_;
+  double* const exchange_;
+};
+static_assert(ModelSlices<PartTeam>::kWarps == PartTeam::kWarps,
+              "a block has a cell");
+
+// A block's solve in shared memory, before S.
+template <typename Team, bool kIsDogleg>
 struct ModelHead {
-  using Solve = ModelSolve<BlockTeam, kIsDogleg>;
-  alignas(8) unsigned char team[sizeof(BlockTeam)];
+  using Solve = ModelSolve<Team, kIsDogleg>;
+  alignas(8) unsigned char team[sizeof(Team)];
   alignas(8) unsigned char solve[sizeof(Solve)];
   int32_t verdict;
 };
-constexpr int64_t kModelHeadBytes = (sizeof(ModelHead<false>) + 15) / 16 * 16;
-static_assert(sizeof(ModelHead<true>) == sizeof(ModelHead<false>));
+constexpr int64_t kModelHeadBytes =
+    (sizeof(ModelHead<BlockTeam, false>) + 15) / 16 * 16;
+static_assert(sizeof(ModelHead<BlockTeam, true>) ==
+              sizeof(ModelHead<BlockTeam, false>));
+constexpr int64_t kModelPartHead =
+    (sizeof(ModelHead<PartTeam, false>) + 15) / 16 * 16;
+constexpr int64_t kModelPartBytes =
+    kModelPartHead + PartTeam::kExchange * int64_t{sizeof(double)};
 
-// The block's window, which all threads get.
-template <bool kIsDogleg>
-__device__ ModelSolve<BlockTeam, kIsDogleg>* SetupWindow(
-    const AdvanceModelsParams& params, unsigned char* memory) {
-  using Solve = ModelSolve<BlockTeam, kIsDogleg>;
-  auto* const head = reinterpret_cast<ModelHead<kIsDogleg>*>(memory);
+// The block's solve, which all threads get.
+template <typename Team, bool kIsDogleg, typename... Arguments>
+__device__ ModelSolve<Team, kIsDogleg>* SetupSolve(const ModelWindow& window,
+                                                   unsigned char* memory,
+                                                   Arguments... arguments) {
+  using Solve = ModelSolve<Team, kIsDogleg>;
+  static_assert(std::is_trivially_copyable_v<ModelWindow>);
+  static_assert(sizeof(ModelWindow) % sizeof(uint64_t) == 0);
+  auto* const head = reinterpret_cast<ModelHead<Team, kIsDogleg>*>(memory);
   auto* const solve = reinterpret_cast<Solve*>(head->solve);
   if (threadIdx.x == 0) {
-    const ModelWindowRecord& record = params.records[blockIdx.x];
-    unsigned char* const scratch = params.scratch + record.scratch_begin;
-    const int64_t schur_bytes = ModelSchurSize(record.counts.num_columns) *
-                                static_cast<int64_t>(sizeof(double));
-    unsigned char* const schur =
-        schur_bytes <= params.schur_bytes
-            ? memory + kModelHeadBytes
-            : scratch + ModelScratch(record.counts).num_bytes;
-    ModelWindow window(record,
-                       params.tables,
-                       params.inputs,
-                       params.outputs,
-                       scratch,
-                       reinterpret_cast<double*>(schur));
-    for (int m = 0; m < params.num_models; ++m) {
-      ModelRows rows = params.rows[m];
-      const int64_t begin = record.row_begin[m];
-      rows.columns += begin * rows.num_residuals * rows.stride;
-      rows.residuals += begin * rows.num_residuals;
-      rows.squared_norms += begin;
-      if (rows.loss.loss_id != nullptr) {
-        rows.loss.loss_id += begin;
-      }
-      rows.loss.weights += begin;
-      window.AddRows(record.row_end[m] - record.row_begin[m], rows);
-    }
-    window.AddPriors();
-    auto* const team = new (head->team) BlockTeam(nullptr);
-    new (solve) Solve(window, &head->verdict, team);
+    auto* const team = new (head->team) Team(arguments...);
+    new (solve) Solve(&head->verdict, team);
+  }
+  __syncthreads();
+  const auto* const from = reinterpret_cast<const unsigned char*>(&window);
+  auto* const to =
+      reinterpret_cast<unsigned char*>(static_cast<ModelWindow*>(solve));
+  for (size_t k = sizeof(uint64_t) * threadIdx.x; k < sizeof(ModelWindow);
+       k += sizeof(uint64_t) * blockDim.x) {
+    uint64_t word;
+    memcpy(&word, from + k, sizeof(word));
+    memcpy(to + k, &word, sizeof(word));
   }
   __syncthreads();
   return solve;
 }
 
-// Mapping: a block has a window. A row's derivatives are read once for each
-// pair of its blocks.
+__device__ void SetupWindow(const AdvanceModelsParams& params,
+                            ModelWindow* window) {
+  const ModelWindowRecord& record = params.records[blockIdx.x];
+  unsigned char* const scratch = params.scratch + record.scratch_begin;
+  *window = ModelWindow(record,
+                        params.tables,
+                        params.inputs,
+                        params.outputs,
+                        scratch,
+                        reinterpret_cast<double*>(
+                            scratch + ModelScratch(record.counts).num_bytes));
+  for (int m = 0; m < params.num_models; ++m) {
+    ModelRows rows = params.rows[m];
+    const int64_t begin = record.row_begin[m];
+    rows.columns += begin * rows.num_residuals * rows.stride;
+    rows.residuals += begin * rows.num_residuals;
+    rows.squared_norms += begin;
+    if (rows.loss.loss_id != nullptr) {
+      rows.loss.loss_id += begin;
+    }
+    rows.loss.weights += begin;
+    window->AddRows(record.row_end[m] - record.row_begin[m], rows);
+  }
+  window->AddPriors();
+}
+
+// Mapping: a block has a window.
 template <bool kIsDogleg>
-__global__ void
-#ifdef __CUDACC__
-__launch_bounds__(kModelThreads)
-#endif
+__global__ void CERES_EXT_BOUNDS(kJudgeThreads)
     BeginModelWindowsKernel(AdvanceModelsParams params) {
   CERES_EXT_DYNAMIC_SHARED(memory);
-  auto* const solve = SetupWindow<kIsDogleg>(params, memory);
+  ModelWindow* const window = params.windows + blockIdx.x;
+  if (threadIdx.x == 0) {
+    SetupWindow(params, window);
+  }
+  __syncthreads();
+  auto* const solve =
+      SetupSolve<BlockTeam, kIsDogleg>(*window, memory, nullptr);
   solve->Begin(params.options, NanosecondsNow());
 }
 
+// Mapping: a block has a window.
 template <bool kIsDogleg>
-__global__ void
-#ifdef __CUDACC__
-__launch_bounds__(kModelThreads)
-#endif
-    AdvanceModelWindowsKernel(AdvanceModelsParams params) {
+__global__ void CERES_EXT_BOUNDS(kJudgeThreads)
+    JudgeModelWindowsKernel(AdvanceModelsParams params) {
   CERES_EXT_DYNAMIC_SHARED(memory);
-  auto* const solve = SetupWindow<kIsDogleg>(params, memory);
-  // The same for all threads.
-  if (solve->result->region.end() != TrustRegionEnd::kNone) {
+  const ModelWindow& window = params.windows[blockIdx.x];
+  // The same for all threads, as below.
+  if (window.result->phase != ModelPhase::kCandidate) {
     return;
   }
+  auto* const solve = SetupSolve<BlockTeam, kIsDogleg>(window, memory, nullptr);
   SetModelDifferences(*solve, solve->team());
-  // The same for all threads.
-  if (!solve->Advance()) {
-    solve->FindCovariance();
-  } else if (threadIdx.x == 0) {
+  solve->Judge();
+}
+
+enum class ModelPart { kCells, kEliminate, kSchur };
+
+// Mapping: num_parts blocks have a window; see ModelSlices. A row's derivatives
+// are read once for each pair of its blocks.
+template <ModelPart kPart, bool kIsDogleg>
+__global__ void CERES_EXT_BOUNDS(kPartThreads)
+    ModelPartKernel(AdvanceModelsParams params, int32_t num_parts) {
+  CERES_EXT_DYNAMIC_SHARED(memory);
+  const auto block = static_cast<int32_t>(blockIdx.x);
+  const ModelWindow& window = params.windows[block / num_parts];
+  const ModelPhase phase = window.result->phase;
+  if (kPart == ModelPart::kCells
+          ? phase != ModelPhase::kLinearize
+          : phase != ModelPhase::kLinearize && phase != ModelPhase::kSolve &&
+                phase != ModelPhase::kCovariance) {
+    return;
+  }
+  auto* const solve = SetupSolve<PartTeam, kIsDogleg>(
+      window,
+      memory,
+      block % num_parts,
+      num_parts,
+      reinterpret_cast<double*>(memory + kModelPartHead));
+  if constexpr (kPart == ModelPart::kCells) {
+    solve->AddCells();
+  } else if constexpr (kPart == ModelPart::kEliminate) {
+    solve->Eliminate();
+  } else {
+    solve->FormSchur();
+  }
+}
+
+// Mapping: a block has a window, with S in shared memory where it fits.
+template <bool kIsDogleg>
+__global__ void CERES_EXT_BOUNDS(kStepThreads)
+    StepModelWindowsKernel(AdvanceModelsParams params) {
+  CERES_EXT_DYNAMIC_SHARED(memory);
+  const ModelWindow& window = params.windows[blockIdx.x];
+  const ModelPhase phase = window.result->phase;
+  if (phase == ModelPhase::kEnded) {
+    return;
+  }
+  auto* const solve = SetupSolve<BlockTeam, kIsDogleg>(window, memory, nullptr);
+  const int64_t num_values = ModelSchurSize(window.counts.num_columns);
+  if (phase != ModelPhase::kChoose &&
+      num_values * static_cast<int64_t>(sizeof(double)) <= params.schur_bytes) {
+    auto* const schur = reinterpret_cast<double*>(memory + kModelHeadBytes);
+    for (int64_t k = threadIdx.x; k < num_values; k += blockDim.x) {
+      schur[k] = window.schur[k];
+    }
+    if (threadIdx.x == 0) {
+      solve->schur = schur;
+    }
+    __syncthreads();
+  }
+  solve->Step();
+  if (threadIdx.x == 0 && solve->phase() != ModelPhase::kEnded) {
     *params.continues = 1;
   }
+}
+
+template <ModelPart kPart>
+kernels::Status QueuePart(const AdvanceModelsParams& params,
+                          cudaStream_t stream) {
+  const int64_t num_parts = std::clamp<int64_t>(
+      kPartBlocks / std::max<int64_t>(params.num_windows, 1), 1, kMostParts);
+  return kernels::Launch(
+      "ModelPartKernel",
+      params.options.dogleg == DoglegType::kNone ? ModelPartKernel<kPart, false>
+                                                 : ModelPartKernel<kPart, true>,
+      {params.num_windows * num_parts, kPartThreads, kModelPartBytes},
+      stream,
+      params,
+      static_cast<int32_t>(num_parts));
 }
 
 }  // namespace
@@ -112,19 +263,28 @@ kernels::Status BeginModelWindows(const AdvanceModelsParams& params,
                          params.options.dogleg == DoglegType::kNone
                              ? BeginModelWindowsKernel<false>
                              : BeginModelWindowsKernel<true>,
-                         {params.num_windows, kModelThreads, kModelHeadBytes},
+                         {params.num_windows, kJudgeThreads, kModelHeadBytes},
                          stream,
                          params);
 }
 
 kernels::Status AdvanceModelWindows(const AdvanceModelsParams& params,
                                     cudaStream_t stream) {
+  const bool is_dogleg = params.options.dogleg != DoglegType::kNone;
+  CERES_EXT_RETURN_IF_ERROR(
+      kernels::Launch("JudgeModelWindowsKernel",
+                      is_dogleg ? JudgeModelWindowsKernel<true>
+                                : JudgeModelWindowsKernel<false>,
+                      {params.num_windows, kJudgeThreads, kModelHeadBytes},
+                      stream,
+                      params));
+  CERES_EXT_RETURN_IF_ERROR(QueuePart<ModelPart::kCells>(params, stream));
+  CERES_EXT_RETURN_IF_ERROR(QueuePart<ModelPart::kEliminate>(params, stream));
+  CERES_EXT_RETURN_IF_ERROR(QueuePart<ModelPart::kSchur>(params, stream));
   return kernels::Launch(
-      "AdvanceModelWindowsKernel",
-      params.options.dogleg == DoglegType::kNone
-          ? AdvanceModelWindowsKernel<false>
-          : AdvanceModelWindowsKernel<true>,
-      {params.num_windows, kModelThreads, kModelHeadBytes + params.schur_bytes},
+      "StepModelWindowsKernel",
+      is_dogleg ? StepModelWindowsKernel<true> : StepModelWindowsKernel<false>,
+      {params.num_windows, kStepThreads, kModelHeadBytes + params.schur_bytes},
       stream,
       params);
 }

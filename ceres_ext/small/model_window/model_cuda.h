@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Model windows on a device: a thread block advances each, and between these
-// launches the kernels of the models evaluate the rows of all.
+// Model windows on a device: phases of model_solve.h as kernels for all
+// windows, between those of the models that evaluate the rows of all.
 #ifndef CERES_EXT_SMALL_MODEL_WINDOW_MODEL_CUDA_H_
 #define CERES_EXT_SMALL_MODEL_WINDOW_MODEL_CUDA_H_
 
@@ -22,9 +22,10 @@ struct AdvanceModelsParams {
   ModelTables tables;
   const unsigned char* inputs = nullptr;
   unsigned char* outputs = nullptr;
+  // Of each window a ModelScratch and S.
   unsigned char* scratch = nullptr;
-  // S of a window is in shared memory where it has no more bytes, otherwise
-  // behind its ModelScratch.
+  ModelWindow* windows = nullptr;
+  // S is factorised in shared memory where it has no more bytes.
   int64_t schur_bytes = 0;
   int32_t num_models = 0;
   ModelRows rows[kMaxModels];  // of all windows; begin and end are not set
@@ -38,7 +39,8 @@ int64_t ModelHeadBytes();
 // Queues the first candidates, the starts.
 kernels::Status BeginModelWindows(const AdvanceModelsParams& params,
                                   cudaStream_t stream);
-// Queues the next candidates of windows that have not ended.
+// Queues the next phases of windows that have not ended, from candidates that
+// are evaluated on.
 kernels::Status AdvanceModelWindows(const AdvanceModelsParams& params,
                                     cudaStream_t stream);
 

@@ -14,14 +14,33 @@
 namespace ceres_ext {
 namespace {
 
-// Without fused operations, which gives all instruction sets the same bits.
-CERES_EXT_SIMD_CLONES __attribute__((flatten)) bool Advance(
-    ModelSolve<HostTeam, /*kIsDogleg=*/false>* solve) {
-  return solve->Advance();
+// From a candidate that is evaluated, or a phase behind it, to the next one.
+template <typename Solve>
+inline void AdvancePhases(Solve* solve) {
+  if (solve->phase() == ModelPhase::kCandidate) {
+    solve->Judge();
+  }
+  if (solve->phase() == ModelPhase::kEnded) {
+    return;
+  }
+  if (solve->phase() == ModelPhase::kLinearize) {
+    solve->AddCells();
+  }
+  if (solve->phase() != ModelPhase::kChoose) {
+    solve->Eliminate();
+    solve->FormSchur();
+  }
+  solve->Step();
 }
-CERES_EXT_SIMD_CLONES __attribute__((flatten)) bool Advance(
+
+// Without fused operations, which gives all instruction sets the same bits.
+CERES_EXT_SIMD_CLONES __attribute__((flatten)) void Advance(
+    ModelSolve<HostTeam, /*kIsDogleg=*/false>* solve) {
+  AdvancePhases(solve);
+}
+CERES_EXT_SIMD_CLONES __attribute__((flatten)) void Advance(
     ModelSolve<HostTeam, /*kIsDogleg=*/true>* solve) {
-  return solve->Advance();
+  AdvancePhases(solve);
 }
 
 void Evaluate(const ModelHostRows& rows) {
@@ -99,15 +118,17 @@ void Run(const ModelWindow& window,
   int32_t verdict = 0;
   ModelSolve<HostTeam, kIsDogleg> solve(window, &verdict, &team);
   solve.Begin(options, options.begin);
-  do {
-    for (const ModelHostRows& of_model : rows) {
-      Evaluate(of_model);
+  while (solve.phase() != ModelPhase::kEnded) {
+    if (solve.phase() == ModelPhase::kCandidate) {
+      for (const ModelHostRows& of_model : rows) {
+        Evaluate(of_model);
+      }
+      for (size_t k = 0; k < marginals.size(); ++k) {
+        SetDifferences(window, static_cast<int>(k), *marginals[k]);
+      }
     }
-    for (size_t k = 0; k < marginals.size(); ++k) {
-      SetDifferences(window, static_cast<int>(k), *marginals[k]);
-    }
-  } while (Advance(&solve));
-  solve.FindCovariance();
+    Advance(&solve);
+  }
 }
 
 }  // namespace

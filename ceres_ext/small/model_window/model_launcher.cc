@@ -12,8 +12,10 @@ using kernels::Status;
 
 namespace {
 
-// Iterations that are queued at once. Users' limits are 8 to 50 mostly.
-constexpr int kQueuedIterations = 64;
+// Rounds that are queued at once: an iteration each, or a step that is not
+// valid. Users' limits are 8 to 50 iterations mostly; what is queued behind the
+// end takes 2 us a kernel.
+constexpr int kQueuedRounds = 16;
 
 }  // namespace
 
@@ -46,14 +48,14 @@ Status ModelLauncher<Machine>::AllocateScratch(
     for (ModelWindowRecord& record : *records) {
       const int64_t schur_bytes =
           kDouble * ModelSchurSize(record.counts.num_columns);
-      const bool is_shared = schur_bytes <= most_shared;
-      if (is_shared) {
+      if (schur_bytes <= most_shared) {
         params->schur_bytes = std::max(params->schur_bytes, schur_bytes);
       }
-      record.scratch_begin =
-          places.Add<unsigned char>(ModelScratch(record.counts).num_bytes +
-                                    (is_shared ? 0 : schur_bytes));
+      record.scratch_begin = places.Add<unsigned char>(
+          ModelScratch(record.counts).num_bytes + schur_bytes);
     }
+    const int64_t windows =
+        places.Add<ModelWindow>(static_cast<int64_t>(records->size()));
     std::vector<int64_t> of_rows;
     for (const ModelDeviceRows& of_model : *rows) {
       const RowBatch& batch = of_model.batch;
@@ -63,6 +65,7 @@ Status ModelLauncher<Machine>::AllocateScratch(
     CERES_EXT_RETURN_IF_ERROR(
         machine_->Allocate(places.size() / kDouble, &scratch_));
     params->scratch = reinterpret_cast<unsigned char*>(scratch_.data());
+    params->windows = reinterpret_cast<ModelWindow*>(params->scratch + windows);
     params->num_models = static_cast<int32_t>(rows->size());
     for (size_t m = 0; m < rows->size(); ++m) {
       RowBatch& batch = (*rows)[m].batch;
@@ -83,7 +86,7 @@ Status ModelLauncher<Machine>::AllocateScratch(
 }
 
 template <typename Machine>
-Status ModelLauncher<Machine>::QueueIterations(
+Status ModelLauncher<Machine>::QueueRounds(
     [[maybe_unused]] int n,
     [[maybe_unused]] std::vector<ModelDeviceRows>* rows,
     [[maybe_unused]] AdvanceModelsParams* params) {
@@ -129,17 +132,11 @@ Status ModelLauncher<Machine>::Launch(
     params->records = records_.data();
     params->tables = {factors_.data(), factor_begin_.data()};
     CERES_EXT_RETURN_IF_ERROR(BeginModelWindows(*params, machine_->stream()));
-    // Each call but the first ends an iteration.
-    int64_t left = int64_t{params->options.max_num_iterations} + 1;
+    const int n = static_cast<int>(std::min<int64_t>(
+        int64_t{params->options.max_num_iterations} + 1, kQueuedRounds));
     int32_t continues = 1;
     while (continues != 0) {
-      const int n =
-          static_cast<int>(std::min<int64_t>(left, kQueuedIterations));
-      CERES_EXT_RETURN_IF_ERROR(QueueIterations(n, rows, params));
-      left -= n;
-      if (left == 0) {
-        return {};
-      }
+      CERES_EXT_RETURN_IF_ERROR(QueueRounds(n, rows, params));
       CERES_EXT_RETURN_IF_ERROR(
           machine_->Download(1, flags_.data() + n, &continues));
       pass_stop();

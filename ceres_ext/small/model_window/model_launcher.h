@@ -36,7 +36,7 @@ class ModelLauncher {
                             const ManifoldTable& manifolds);
   const kernels::RobustLoss* losses() const { return losses_.data(); }
 
-  // Queues the solution of the windows. *params has the options, inputs and
+  // Solves the windows. *params has the options, inputs and
   // outputs. Places scratch in *records and *rows. pass_stop: called wherever
   // it has waited.
   kernels::Status Launch(std::vector<ModelWindowRecord>* records,
@@ -48,10 +48,10 @@ class ModelLauncher {
   kernels::Status AllocateScratch(std::vector<ModelWindowRecord>* records,
                                   std::vector<ModelDeviceRows>* rows,
                                   AdvanceModelsParams* params);
-  // Queues so many iterations of all windows. flags_[i] is set before i.
-  kernels::Status QueueIterations(int n,
-                                  std::vector<ModelDeviceRows>* rows,
-                                  AdvanceModelsParams* params);
+  // Queues so many rounds of all windows. flags_[i] is set before i.
+  kernels::Status QueueRounds(int n,
+                              std::vector<ModelDeviceRows>* rows,
+                              AdvanceModelsParams* params);
 
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
@@ -61,7 +61,7 @@ class ModelLauncher {
   Buffer<int32_t> factor_begin_;
   Buffer<ModelWindowRecord> records_;
   Buffer<double> scratch_;
-  // 1 if a window continues, for each iteration that is queued.
+  // 1 if a window continues, for each round that is queued.
   Buffer<int32_t> flags_;
   Buffer<RowSums> sums_;
 };

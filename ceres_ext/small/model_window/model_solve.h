@@ -1,29 +1,33 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // A solve of a model window (model_window.h) by Levenberg-Marquardt or dogleg
-// steps by a team, a block of threads of a device or a thread of the host. The
-// only copy of the loop. Between its calls the rows of models are evaluated at
-// the candidate, with derivatives, and the differences of priors:
+// steps by teams, threads of a device or a thread of the host. The only copy of
+// the loop. It goes from phase to phase; * are of one team with barriers, and
+// of the others any threads take a part each:
 //
-//   solve.Begin(options, begin);
-//   do evaluate; while (solve.Advance());
+//   solve.Begin(options, begin);                *
+//   until the phase is kEnded:
+//     kCandidate: evaluate the rows of models at the candidate, with
+//       derivatives, and the differences of priors; solve.Judge();      *
+//     kLinearize: solve.AddCells();             H and g at x
+//     kLinearize, kSolve, kCovariance:
+//       solve.Eliminate();  per block of E  V + D^2 = L L', Y = L^-1 W,
+//                                           z = L^-1 g
+//       solve.FormSchur();  per cell of FF  S = U + D^2 - sum of Y'Y,
+//                                           b = -g + sum of Y'z
+//     kLinearize, kSolve, kChoose, kCovariance:
+//       solve.Step();       S = L L' with b as its last row, the step,  *
+//                           the model's change -g's - s'H s / 2, x (+) s
 //
-// Advance evaluates the priors and judges the candidate. If it becomes x, H and
-// g are added up. Then
-//
-//   per block of E  V + D^2 = L L', Y = L^-1 W, z = L^-1 g
-//   per cell of FF  S = U + D^2 - sum of Y'Y, b = -g + sum of Y'z
-//   S = L L' by columns of blocks, with b as its last row
-//   the step, the model's change -g's - s'H s / 2, and x (+) s
-//
-// until a step is valid. Dogleg steps (dogleg_region.h) take the same solution
-// with mu E^2 in place of D^2 as the Gauss-Newton point, and keep it until a
-// step is accepted. Products with H are sums over its cells.
+// A step that is not valid leads to kSolve with more damping. Dogleg steps
+// (dogleg_region.h) take the same solution with mu E^2 in place of D^2 as the
+// Gauss-Newton point, and keep it until a step is accepted: kChoose. Products
+// with H are sums over its cells.
 //
 // Each element of a cell is one sum in the order of the rows, so the bits
-// depend on nothing else; on a device it is four such sums of each fourth row
-// where a cell may have many. A thread of the host has all elements of a cell,
-// by vectors.
+// depend on nothing else; on a device it is sums of each fourth or sixteenth
+// row where a cell may have many. A thread of the host has all elements of a
+// cell, by vectors.
 //
 // A Team is one of those of windows (small/window/loop.h), without clusters.
 #ifndef CERES_EXT_SMALL_MODEL_WINDOW_MODEL_SOLVE_H_
@@ -37,6 +41,7 @@
 #include "ceres_ext/small/fit/fit.h"
 #include "ceres_ext/small/model_window/model_clock.h"
 #include "ceres_ext/small/model_window/model_covariance.h"
+#include "ceres_ext/small/model_window/model_factor.h"
 #include "ceres_ext/small/model_window/model_priors.h"
 #include "ceres_ext/small/model_window/model_sums.h"
 #include "ceres_ext/small/model_window/model_window.h"
@@ -54,6 +59,9 @@ class ModelSolve : public ModelWindow {
                                    int32_t* its_verdict,
                                    Team* team)
       : ModelWindow(window), verdict_(its_verdict), team_(team) {}
+  // The window is copied into it later.
+  CERES_EXT_HOST_DEVICE ModelSolve(int32_t* its_verdict, Team* team)
+      : verdict_(its_verdict), team_(team) {}
 
   CERES_EXT_HOST_DEVICE Team* team() const { return team_; }
 
@@ -79,58 +87,157 @@ class ModelSolve : public ModelWindow {
     ForgetRows();
   }
 
-  // The rows are evaluated at the candidate, and the differences of priors.
-  // True if there is another one.
-  CERES_EXT_HOST_DEVICE bool Advance() {
+  CERES_EXT_HOST_DEVICE ModelPhase phase() const { return result->phase; }
+
+  // Evaluates the priors, judges the candidate and, if it is accepted, moves x.
+  CERES_EXT_HOST_DEVICE void Judge() {
     EvaluateModelPriors(*this, team_);
     const double cost = Cost();
-    const bool is_first = result->has_begun == 0;
-    team_->Barrier();
-    if (!is_first) {
-      const auto verdict = static_cast<TrustRegion::Verdict>(Decide([&] {
-        return static_cast<int32_t>(
-            result->region.Judge(result->model_cost_change,
-                                 cost,
-                                 result->x_norm,
-                                 result->step_norm,
-                                 strategy()));
-      }));
-      if (verdict == TrustRegion::Verdict::kEnded) {
-        return false;
-      }
-      if (verdict == TrustRegion::Verdict::kAccepted) {
-        for (int e = rank(); e < counts.num_values; e += size()) {
-          x[e] = candidate[e];
-        }
-        team_->Barrier();
-      }
-      if (verdict == TrustRegion::Verdict::kRejected) {
-        return FindCandidate();
+    const auto next = static_cast<ModelPhase>(
+        Decide([&] { return static_cast<int32_t>(JudgeCost(cost)); }));
+    if (next == ModelPhase::kLinearize) {
+      for (int e = rank(); e < counts.num_values; e += size()) {
+        x[e] = candidate[e];
       }
     }
-    return Linearize(is_first, cost) && FindCandidate();
   }
 
-  // After the last Advance: the covariance that is wanted, by the inverse of
-  // S without D^2.
-  CERES_EXT_HOST_DEVICE void FindCovariance() {
-    if (counts.num_wanted == 0 ||
-        result->region.end() <= TrustRegionEnd::kEvaluation) {
-      return;  // The same for all threads.
+  // H and g at x, and with the first the scales of columns.
+  CERES_EXT_HOST_DEVICE void AddCells() {
+    for (int e = group(); e < counts.num_eliminated; e += num_groups()) {
+      const ModelCell* const cell = diagonal_cells + e;
+      const int n = blocks[e].num_columns;
+      AddCell<false>(cell, n, n, [&](int r, int c, double sum) {
+        v[9 * e + 3 * r + c] = sum;
+        if (r == c) {
+          SetDiagonal(kE * e + r, sum);
+        }
+      });
+      AddGradient<false>(cell, n, gradient + kE * e);
+      for (int r = n + place(); r < kE; r += kPlaces) {
+        SetDiagonal(kE * e + r, 0.0);
+        gradient[kE * e + r] = 0.0;
+      }
     }
-    is_damped_ = false;
-    double bad[1] = {Eliminate() ? 0.0 : 1.0};
-    team_->Sum(bad);
-    FormSchur();
-    const bool is_definite = bad[0] == 0.0 && Factorize();
-    bad[0] = is_definite ? CountDependentColumns(*this, team_) : 1.0;
-    team_->Sum(bad);
-    if (bad[0] == 0.0) {
-      WriteModelCovariance(*this, team_);
+    for (int k = group(); k < counts.num_eliminated_cells; k += num_groups()) {
+      const ModelCell* const cell = eliminated_cells + k;
+      const ModelEliminated& e = eliminated[cell->a];
+      double* const to = w + e.w + cell->values;
+      AddCell<false>(
+          cell,
+          blocks[cell->a].num_columns,
+          other(cell->b).num_columns,
+          [&](int r, int c, double sum) { to[e.width * r + c] = sum; });
     }
-    if (rank() == 0) {
-      result->covariance =
-          bad[0] == 0.0 ? ModelCovariance::kFound : ModelCovariance::kSingular;
+    for (int k = unit(); k < counts.num_cells; k += num_units()) {
+      const ModelCell* const cell = cells + k;
+      const ModelBlock& a = other(cell->a);
+      const int num_columns = other(cell->b).num_columns;
+      const bool is_diagonal = cell->a == cell->b;
+      double* const to = u + cell->values;
+      AddCell<true>(
+          cell, a.num_columns, num_columns, [&](int r, int c, double sum) {
+            to[num_columns * r + c] = sum;
+            if (is_diagonal && r == c) {
+              SetDiagonal(first_other() + a.column + r, sum);
+            }
+          });
+      if (is_diagonal) {
+        AddGradient<true>(
+            cell, num_columns, gradient + first_other() + a.column);
+      }
+    }
+  }
+
+  // Eliminates blocks of E. If one is not positive definite its factor is not
+  // finite. Also finds the change of each block by -g, and clears S.
+  CERES_EXT_HOST_DEVICE void Eliminate() {
+    for (int e = group(); e < counts.num_eliminated; e += num_groups()) {
+      EliminateBlock(e);
+    }
+    const int64_t num_values = ModelSchurSize(counts.num_columns);
+    for (int64_t k = rank(); k < num_values; k += size()) {
+      schur[k] = 0.0;
+    }
+    for (int b = rank(); b < num_blocks() && phase() == ModelPhase::kLinearize;
+         b += size()) {
+      changes[b] = LargestChange(b);
+    }
+  }
+
+  // Behind Eliminate.
+  CERES_EXT_HOST_DEVICE void FormSchur() {
+    for (int k = unit(); k < counts.num_cells; k += num_units()) {
+      const ModelCell* const cell = cells + k;
+      const ModelBlock& a = other(cell->a);
+      const ModelBlock& b = other(cell->b);
+      const bool is_diagonal = cell->a == cell->b;
+      SumCell<true>(
+          a.num_columns,
+          b.num_columns,
+          [&](int turn, int turns, const auto& function) {
+            ForEachEliminated(
+                cell,
+                turn,
+                turns,
+                [&](const double* of_a, const double* of_b, const double*) {
+                  function(of_a, of_b);
+                });
+          },
+          [&](int r, int c, double sum) {
+            if (is_diagonal && c > r) {
+              return;
+            }
+            double value = u[cell->values + b.num_columns * r + c] - sum;
+            if (is_diagonal && r == c) {
+              value += Damping(first_other() + a.column + r);
+            }
+            *Schur(a.column + r, b.column + c) = value;
+          });
+      if (!is_diagonal) {
+        continue;
+      }
+      SumCell<true>(
+          a.num_columns,
+          1,
+          [&](int turn, int turns, const auto& function) {
+            ForEachEliminated(
+                cell,
+                turn,
+                turns,
+                [&](const double* of_a, const double*, const double* of_z) {
+                  function(of_a, of_z);
+                });
+          },
+          [&](int r, int, double sum) {
+            const int column = a.column + r;
+            *Schur(counts.num_columns, column) =
+                sum - gradient[first_other() + column];
+          });
+    }
+  }
+
+  // The next candidate, or the end.
+  CERES_EXT_HOST_DEVICE void Step() {
+    const ModelPhase before = phase();
+    if (before == ModelPhase::kCovariance) {
+      FindCovariance();
+      return;
+    }
+    if (before == ModelPhase::kLinearize && !Linearize()) {
+      return;
+    }
+    const Outcome outcome = TakeStep(before);
+    Decide([&] {
+      result->phase = outcome == Outcome::kValid   ? ModelPhase::kCandidate
+                      : outcome == Outcome::kAgain ? ModelPhase::kSolve
+                      : result->region.RejectInvalidStep(strategy()) != 0
+                          ? NextPhase(ModelPhase::kSolve)
+                          : LastPhase();
+      return 0;
+    });
+    if (outcome == Outcome::kValid) {
+      ForgetRows();
     }
   }
 
@@ -148,13 +255,14 @@ class ModelSolve : public ModelWindow {
   static constexpr int kPlaces = Slices::kPlaces;
   CERES_EXT_HOST_DEVICE int slice() const { return Slices::slice(*team_); }
   CERES_EXT_HOST_DEVICE int place() const { return Slices::place(*team_); }
+  CERES_EXT_HOST_DEVICE int unit() const { return warp() / Slices::kWarps; }
+  CERES_EXT_HOST_DEVICE int num_units() const {
+    return num_warps() / Slices::kWarps;
+  }
   CERES_EXT_HOST_DEVICE int group() const { return kSlices * warp() + slice(); }
   CERES_EXT_HOST_DEVICE int num_groups() const { return kSlices * num_warps(); }
   CERES_EXT_HOST_DEVICE int num_blocks() const {
     return counts.num_eliminated + counts.num_others;
-  }
-  CERES_EXT_HOST_DEVICE const ModelBlock& other(int b) const {
-    return blocks[counts.num_eliminated + b];
   }
   CERES_EXT_HOST_DEVICE int first_column(int block) const {
     return blocks[block].column +
@@ -236,35 +344,96 @@ class ModelSolve : public ModelWindow {
     return sums[1] == 0.0 ? 0.5 * sums[0] : DBL_MAX;
   }
 
-  // H and g at x. True if the loop continues.
-  CERES_EXT_HOST_DEVICE bool Linearize(bool is_first, double cost) {
-    AddCells();
+  // The phase after a candidate of this cost. By the first thread.
+  CERES_EXT_HOST_DEVICE ModelPhase JudgeCost(double cost) {
+    result->cost = cost;
+    result->phase = ModelPhase::kLinearize;
+    if (result->has_begun == 0) {
+      result->phase = NextPhase(ModelPhase::kLinearize);
+      return ModelPhase::kLinearize;
+    }
+    switch (result->region.Judge(result->model_cost_change,
+                                 cost,
+                                 result->x_norm,
+                                 result->step_norm,
+                                 strategy())) {
+      case TrustRegion::Verdict::kEnded:
+        result->phase = LastPhase();
+        break;
+      case TrustRegion::Verdict::kAccepted:
+        result->phase = NextPhase(ModelPhase::kLinearize);
+        break;
+      case TrustRegion::Verdict::kRejected:
+        result->phase = NextPhase(ModelPhase::kSolve);
+        break;
+    }
+    return result->phase;
+  }
+
+  // A step is wanted. given: the phase if a system is to be solved.
+  CERES_EXT_HOST_DEVICE ModelPhase NextPhase(ModelPhase given) {
+    if constexpr (kIsDogleg) {
+      using Next = DoglegRegion::Next;
+      Next next = dogleg->Begin();
+      while (next == Next::kFailed) {
+        if (result->region.RejectInvalidStep(strategy()) == 0) {
+          return LastPhase();
+        }
+        next = dogleg->Begin();
+      }
+      return next == Next::kChoose ? ModelPhase::kChoose : given;
+    } else {
+      return given;
+    }
+  }
+  CERES_EXT_HOST_DEVICE ModelPhase LastPhase() const {
+    return counts.num_wanted > 0 &&
+                   result->region.end() > TrustRegionEnd::kEvaluation
+               ? ModelPhase::kCovariance
+               : ModelPhase::kEnded;
+  }
+
+  CERES_EXT_HOST_DEVICE void SetDiagonal(int c, double sum) const {
+    diagonal[c] = sum;
+    if (result->has_begun == 0) {
+      scale[c] = result->region.Scale(sum);
+    }
+  }
+
+  // Tells the region of H and g at x. True if the loop continues.
+  CERES_EXT_HOST_DEVICE bool Linearize() {
+    const double cost = result->cost;
     double bad[1] = {cost < DBL_MAX ? 0.0 : 1.0};
     for (int c = rank(); c < num_all_columns(); c += size()) {
       const bool is_finite = IsFinite(diagonal[c]) && IsFinite(gradient[c]);
       bad[0] += is_finite ? 0.0 : 1.0;
-      if (is_first) {
-        scale[c] = result->region.Scale(diagonal[c]);
-      }
     }
     team_->Sum(bad);
     double largest[1] = {0.0};
     for (int b = rank(); b < num_blocks() && bad[0] == 0.0; b += size()) {
-      LargestChange(b, largest);
+      const double change = changes[b];
+      if (!(change <= largest[0]) && largest[0] == largest[0]) {
+        largest[0] = change;
+      }
     }
     team_->Max(largest);
     return Decide([&] {
              TrustRegion* const region = &result->region;
-             result->has_begun = 1;
+             const bool is_first = result->has_begun == 0;
              const bool is_evaluated = bad[0] == 0.0;
-             return is_first
-                        ? region->Begin(is_evaluated, cost, largest[0])
-                        : region->Linearize(is_evaluated, cost, largest[0]);
+             result->has_begun = 1;
+             const bool continues =
+                 is_first ? region->Begin(is_evaluated, cost, largest[0])
+                          : region->Linearize(is_evaluated, cost, largest[0]);
+             if (!continues) {
+               result->phase = LastPhase();
+             }
+             return continues ? 1 : 0;
            }) != 0;
   }
 
   // The largest element of |x (+) -g - x| in a block; NaN if one is.
-  CERES_EXT_HOST_DEVICE void LargestChange(int b, double* largest) const {
+  CERES_EXT_HOST_DEVICE double LargestChange(int b) const {
     using std::fabs;
     const ModelBlock& block = blocks[b];
     double step[kMaxModelValues];
@@ -273,12 +442,14 @@ class ModelSolve : public ModelWindow {
       step[c] = -gradient[first_column(b) + c];
     }
     ManifoldOf(block).Plus(x + block.state, step, moved);
+    double largest = 0.0;
     for (int e = 0; e < block.size; ++e) {
       const double change = fabs(x[block.state + e] - moved[e]);
-      if (!(change <= *largest) && *largest == *largest) {
-        *largest = change;
+      if (!(change <= largest) && largest == largest) {
+        largest = change;
       }
     }
+    return largest;
   }
 
   // Calls function(a, b, r) for the derivatives of each residual of a cell's
@@ -366,55 +537,8 @@ class ModelSolve : public ModelWindow {
         [&](int r, int, double sum) { to[r] = sum; });
   }
 
-  CERES_EXT_HOST_DEVICE void AddCells() {
-    for (int e = group(); e < counts.num_eliminated; e += num_groups()) {
-      const ModelCell* const cell = diagonal_cells + e;
-      const int n = blocks[e].num_columns;
-      AddCell<false>(cell, n, n, [&](int r, int c, double sum) {
-        v[9 * e + 3 * r + c] = sum;
-        if (r == c) {
-          diagonal[kE * e + r] = sum;
-        }
-      });
-      AddGradient<false>(cell, n, gradient + kE * e);
-      for (int r = n + place(); r < kE; r += kPlaces) {
-        diagonal[kE * e + r] = 0.0;
-        gradient[kE * e + r] = 0.0;
-      }
-    }
-    for (int k = group(); k < counts.num_eliminated_cells; k += num_groups()) {
-      const ModelCell* const cell = eliminated_cells + k;
-      const ModelEliminated& e = eliminated[cell->a];
-      double* const to = w + e.w + cell->values;
-      AddCell<false>(
-          cell,
-          blocks[cell->a].num_columns,
-          other(cell->b).num_columns,
-          [&](int r, int c, double sum) { to[e.width * r + c] = sum; });
-    }
-    for (int k = warp(); k < counts.num_cells; k += num_warps()) {
-      const ModelCell* const cell = cells + k;
-      const ModelBlock& a = other(cell->a);
-      const int num_columns = other(cell->b).num_columns;
-      const bool is_diagonal = cell->a == cell->b;
-      double* const to = u + cell->values;
-      AddCell<true>(
-          cell, a.num_columns, num_columns, [&](int r, int c, double sum) {
-            to[num_columns * r + c] = sum;
-            if (is_diagonal && r == c) {
-              diagonal[first_other() + a.column + r] = sum;
-            }
-          });
-      if (is_diagonal) {
-        AddGradient<true>(
-            cell, num_columns, gradient + first_other() + a.column);
-      }
-    }
-    team_->Barrier();
-  }
-
   CERES_EXT_HOST_DEVICE double Damping(int column) const {
-    if (!is_damped_) {
+    if (phase() == ModelPhase::kCovariance) {
       return 0.0;
     }
     if constexpr (kIsDogleg) {
@@ -429,296 +553,138 @@ class ModelSolve : public ModelWindow {
         diagonal[column], scale[column], /*radius=*/1.0);
   }
 
-  // Damps until there is a valid step. False if the loop ends before.
-  CERES_EXT_HOST_DEVICE bool FindCandidate() {
-    while (!TakeStep()) {
-      const auto reject = [&] {
-        return result->region.RejectInvalidStep(strategy());
-      };
-      if (Decide(reject) == 0) {
-        return false;
+  // kAgain: the same step with more damping.
+  enum class Outcome { kValid, kInvalid, kAgain };
+
+  // The step and the candidate.
+  CERES_EXT_HOST_DEVICE Outcome TakeStep([[maybe_unused]] ModelPhase before) {
+    if constexpr (kIsDogleg) {
+      const Outcome outcome = ChooseStep(before);
+      if (outcome != Outcome::kValid) {
+        return outcome;
+      }
+    } else {
+      if (!Solve()) {
+        return Outcome::kInvalid;
       }
     }
-    ForgetRows();
-    team_->Barrier();
-    return true;
+    return PlaceCandidate() ? Outcome::kValid : Outcome::kInvalid;
   }
 
-  // The step and the candidate. False if the step is not valid.
-  CERES_EXT_HOST_DEVICE bool TakeStep() {
-    if constexpr (kIsDogleg) {
-      return ChooseStep() && PlaceCandidate();
-    } else {
-      return Solve() && PlaceCandidate();
+  // The covariance that is wanted, by the inverse of S without D^2.
+  CERES_EXT_HOST_DEVICE void FindCovariance() {
+    double bad[1] = {Factorize() ? CountDependentColumns(*this, team_) : 1.0};
+    team_->Sum(bad);
+    if (bad[0] == 0.0) {
+      WriteModelCovariance(*this, team_);
     }
+    Decide([&] {
+      result->covariance =
+          bad[0] == 0.0 ? ModelCovariance::kFound : ModelCovariance::kSingular;
+      result->phase = ModelPhase::kEnded;
+      return 0;
+    });
+  }
+
+  // False if H + D^2 is not positive definite.
+  CERES_EXT_HOST_DEVICE bool Factorize() {
+    double bad[1] = {0.0};
+    for (int e = rank(); e < counts.num_eliminated; e += size()) {
+      for (int c = 0; c < kE; ++c) {
+        bad[0] += IsFinite(factors[9 * e + 4 * c]) ? 0.0 : 1.0;
+      }
+    }
+    team_->Sum(bad);
+    return bad[0] == 0.0 && ModelFactor<Team>(*this, team_).Factorize(verdict_);
   }
 
   // (H + D^2) step = -g. False if H + D^2 is not positive definite.
   CERES_EXT_HOST_DEVICE bool Solve() {
-    double bad[1] = {Eliminate() ? 0.0 : 1.0};
-    team_->Sum(bad);
-    FormSchur();
-    if (bad[0] != 0.0 || !Factorize()) {
+    if (!Factorize()) {
       return false;
     }
-    if (warp() == 0) {
-      SolveOthers();
-    }
+    ModelFactor<Team>(*this, team_).Solve(step + first_other());
     team_->Barrier();
-    for (int e = rank(); e < counts.num_eliminated; e += size()) {
-      SolveEliminated(e);
-    }
+    SolveEliminated();
     team_->Barrier();
     return true;
   }
 
-  // Eliminates this slice's blocks of E. False if one is not positive definite.
-  CERES_EXT_HOST_DEVICE bool Eliminate() {
+  CERES_EXT_HOST_DEVICE void EliminateBlock(int e) {
     using std::sqrt;
-    bool is_definite = true;
-    for (int e = group(); e < counts.num_eliminated; e += num_groups()) {
-      const int n = blocks[e].num_columns;
-      double l[3][3] = {};
-      double right[3] = {};
-      for (int c = 0; c < n; ++c) {
+    const int n = blocks[e].num_columns;
+    double l[3][3] = {};
+    double right[3] = {};
+    for (int c = 0; c < n; ++c) {
+      for (int r = c; r < n; ++r) {
+        l[r][c] = v[9 * e + 3 * r + c];
+      }
+      l[c][c] += Damping(kE * e + c);
+      right[c] = gradient[kE * e + c];
+    }
+    for (int c = 0; c < n; ++c) {
+      for (int t = 0; t < c; ++t) {
         for (int r = c; r < n; ++r) {
-          l[r][c] = v[9 * e + 3 * r + c];
+          l[r][c] -= l[r][t] * l[c][t];
         }
-        l[c][c] += Damping(kE * e + c);
-        right[c] = gradient[kE * e + c];
+        right[c] -= l[c][t] * right[t];
       }
+      // The root of a negative number is NaN.
+      l[c][c] = 1.0 / sqrt(l[c][c]);
+      for (int r = c + 1; r < n; ++r) {
+        l[r][c] *= l[c][c];
+      }
+      right[c] *= l[c][c];
+    }
+    for (int k = place(); k < 9; k += kPlaces) {
+      factors[9 * e + k] = l[k / 3][k % 3];
+    }
+    for (int c = place(); c < kE; c += kPlaces) {
+      z[kE * e + c] = right[c];
+    }
+    const int width = eliminated[e].width;
+    const double* const from = w + eliminated[e].w;
+    double* const to = y + eliminated[e].w;
+    for (int k = place(); k < width; k += kPlaces) {
       for (int c = 0; c < n; ++c) {
+        double value = from[width * c + k];
         for (int t = 0; t < c; ++t) {
-          for (int r = c; r < n; ++r) {
-            l[r][c] -= l[r][t] * l[c][t];
-          }
-          right[c] -= l[c][t] * right[t];
+          value -= l[c][t] * to[width * t + k];
         }
-        is_definite = is_definite && l[c][c] > 0.0;
-        l[c][c] = 1.0 / sqrt(l[c][c]);
-        for (int r = c + 1; r < n; ++r) {
-          l[r][c] *= l[c][c];
-        }
-        right[c] *= l[c][c];
-      }
-      for (int k = place(); k < 9; k += kPlaces) {
-        factors[9 * e + k] = l[k / 3][k % 3];
-      }
-      for (int c = place(); c < kE; c += kPlaces) {
-        z[kE * e + c] = right[c];
-      }
-      const int width = eliminated[e].width;
-      const double* const from = w + eliminated[e].w;
-      double* const to = y + eliminated[e].w;
-      for (int k = place(); k < width; k += kPlaces) {
-        for (int c = 0; c < n; ++c) {
-          double value = from[width * c + k];
-          for (int t = 0; t < c; ++t) {
-            value -= l[c][t] * to[width * t + k];
-          }
-          to[width * c + k] = value * l[c][c];
-        }
-      }
-    }
-    return is_definite;
-  }
-
-  CERES_EXT_HOST_DEVICE void FormSchur() {
-    const int64_t num_values = ModelSchurSize(counts.num_columns);
-    for (int64_t k = rank(); k < num_values; k += size()) {
-      schur[k] = 0.0;
-    }
-    team_->Barrier();
-    for (int k = warp(); k < counts.num_cells; k += num_warps()) {
-      const ModelCell* const cell = cells + k;
-      const ModelBlock& a = other(cell->a);
-      const ModelBlock& b = other(cell->b);
-      const bool is_diagonal = cell->a == cell->b;
-      SumCell<true>(
-          a.num_columns,
-          b.num_columns,
-          [&](int turn, int turns, const auto& function) {
-            ForEachEliminated(
-                cell,
-                turn,
-                turns,
-                [&](const double* of_a, const double* of_b, const double*) {
-                  function(of_a, of_b);
-                });
-          },
-          [&](int r, int c, double sum) {
-            if (is_diagonal && c > r) {
-              return;
-            }
-            double value = u[cell->values + b.num_columns * r + c] - sum;
-            if (is_diagonal && r == c) {
-              value += Damping(first_other() + a.column + r);
-            }
-            *Schur(a.column + r, b.column + c) = value;
-          });
-      if (!is_diagonal) {
-        continue;
-      }
-      SumCell<true>(
-          a.num_columns,
-          1,
-          [&](int turn, int turns, const auto& function) {
-            ForEachEliminated(
-                cell,
-                turn,
-                turns,
-                [&](const double* of_a, const double*, const double* of_z) {
-                  function(of_a, of_z);
-                });
-          },
-          [&](int r, int, double sum) {
-            const int column = a.column + r;
-            *Schur(counts.num_columns, column) =
-                sum - gradient[first_other() + column];
-          });
-    }
-    team_->Barrier();
-  }
-
-  // S = L L', with the inverse of L's diagonal; its last row becomes L^-1 b.
-  CERES_EXT_HOST_DEVICE bool Factorize() {
-    if (rank() == 0) {
-      *verdict_ = 1;
-    }
-    team_->Barrier();
-    for (int b = 0; b < counts.num_others; ++b) {
-      const ModelBlock& block = other(b);
-      if (warp() == 0 && !FactorizeDiagonal(block) && lane() == 0) {
-        *verdict_ = 0;
-      }
-      team_->Barrier();
-      for (int k = run_begin[b]; k < run_begin[b + 1]; ++k) {
-        SolveRows(block, runs[k]);
-      }
-      team_->Barrier();
-      UpdateBehind(block, run_begin[b], run_begin[b + 1]);
-      team_->Barrier();
-    }
-    const bool is_definite = *verdict_ != 0;
-    team_->Barrier();
-    return is_definite;
-  }
-
-  // A lane has a row.
-  CERES_EXT_HOST_DEVICE bool FactorizeDiagonal(const ModelBlock& block) {
-    using std::sqrt;
-    bool is_definite = true;
-    const int end = block.column + block.num_columns;
-    for (int c = block.column; c < end; ++c) {
-      double* const column = SchurColumn(c);
-      const double pivot = column[0];
-      is_definite = is_definite && pivot > 0.0;
-      const double inverse = 1.0 / sqrt(pivot);
-      team_->WarpBarrier();  // All lanes have read the pivot.
-      for (int r = lane(); r < end - c; r += kWarp) {
-        column[r] = r == 0 ? inverse : column[r] * inverse;
-      }
-      team_->WarpBarrier();
-      for (int t = c + 1; t < end; ++t) {
-        double* const to = SchurColumn(t);
-        for (int r = t + lane(); r < end; r += kWarp) {
-          to[r - t] -= column[r - c] * column[t - c];
-        }
-      }
-      team_->WarpBarrier();
-    }
-    return is_definite;
-  }
-
-  // Rows of the run, times L^-T of the diagonal block. A thread has a row.
-  CERES_EXT_HOST_DEVICE void SolveRows(const ModelBlock& block,
-                                       const ModelRun& run) {
-    const int end = block.column + block.num_columns;
-    for (int c = block.column; c < end; ++c) {
-      double* const to = SchurColumn(c) - c;
-      for (int t = block.column; t < c; ++t) {
-        const double* const from = SchurColumn(t) - t;
-        const double factor = from[c];
-        for (int r = run.begin + rank(); r < run.end; r += size()) {
-          to[r] -= factor * from[r];
-        }
-      }
-      const double inverse = to[c];
-      for (int r = run.begin + rank(); r < run.end; r += size()) {
-        to[r] *= inverse;
+        to[width * c + k] = value * l[c][c];
       }
     }
   }
 
-  // Subtracts the block's columns from those behind it. A warp has a column.
-  CERES_EXT_HOST_DEVICE void UpdateBehind(const ModelBlock& block,
-                                          int first_run,
-                                          int end_run) {
-    int turn = 0;
-    for (int k = first_run; k < end_run; ++k) {
-      for (int c = runs[k].begin; c < runs[k].end && c < counts.num_columns;
-           ++c, ++turn) {
-        if (turn % num_warps() != warp()) {
-          continue;
-        }
-        for (int l = k; l < end_run; ++l) {
-          UpdateColumn(block, c, l == k ? c : runs[l].begin, runs[l].end);
-        }
+  // -L^-T (z + Y s). A lane has some of a block's cells.
+  CERES_EXT_HOST_DEVICE void SolveEliminated() const {
+    constexpr int kLanes = kSlices;
+    const int first = rank() / kLanes;
+    const int all = size() / kLanes;
+    // All lanes of a warp take part in sums.
+    for (int turn = 0; turn < counts.num_eliminated; turn += all) {
+      const int e = turn + first;
+      const bool is_any = e < counts.num_eliminated;
+      double right[kE] = {};
+      if (is_any) {
+        AddCellsTimesStep(e, rank() % kLanes, kLanes, right);
+      }
+      if constexpr (kLanes > 1) {
+        team_->SumSlices(right, kLanes);
+      }
+      if (is_any && rank() % kLanes == 0) {
+        FinishEliminated(e, right);
       }
     }
   }
-
-  // Rows [begin, end) of column c.
-  CERES_EXT_HOST_DEVICE void UpdateColumn(const ModelBlock& block,
-                                          int c,
-                                          int begin,
-                                          int end) {
-    double* const to = SchurColumn(c) - c;
-    const int last = block.column + block.num_columns;
-    int t = block.column;
-    for (; t + 3 <= last; t += 3) {
-      const double* const p = SchurColumn(t) - t;
-      const double* const q = SchurColumn(t + 1) - (t + 1);
-      const double* const s = SchurColumn(t + 2) - (t + 2);
-      const double of_p = p[c];
-      const double of_q = q[c];
-      const double of_s = s[c];
-      for (int r = begin + lane(); r < end; r += kWarp) {
-        to[r] -= of_p * p[r] + of_q * q[r] + of_s * s[r];
-      }
-    }
-    for (; t < last; ++t) {
-      const double* const p = SchurColumn(t) - t;
-      const double of_p = p[c];
-      for (int r = begin + lane(); r < end; r += kWarp) {
-        to[r] -= of_p * p[r];
-      }
-    }
-  }
-
-  // L' s = L^-1 b, by the first warp.
-  CERES_EXT_HOST_DEVICE void SolveOthers() {
-    double* const to = step + first_other();
-    for (int c = counts.num_columns - 1; c >= 0; --c) {
-      const double* const column = SchurColumn(c) - c;
-      double sum = 0.0;
-      for (int r = c + 1 + lane(); r < counts.num_columns; r += kWarp) {
-        sum += column[r] * to[r];
-      }
-      sum = team_->WarpSum(sum);
-      if (lane() == 0) {
-        to[c] = (column[counts.num_columns] - sum) * column[c];
-      }
-      team_->WarpBarrier();
-    }
-  }
-
-  // -L^-T (z + Y s), by a thread.
-  CERES_EXT_HOST_DEVICE void SolveEliminated(int e) {
-    double right[kE] = {};
+  // Y s of cells turn, turn + turns, ... of block e.
+  CERES_EXT_HOST_DEVICE void AddCellsTimesStep(int e,
+                                               int turn,
+                                               int turns,
+                                               double* right) const {
     const ModelEliminated& of = eliminated[e];
     const int n = blocks[e].num_columns;
-    for (int k = of.cell; k < eliminated[e + 1].cell; ++k) {
+    for (int k = of.cell + turn; k < eliminated[e + 1].cell; k += turns) {
       const ModelBlock& b = other(eliminated_cells[k].b);
       const double* const s = step + first_other() + b.column;
       const double* const of_cell = y + of.w + eliminated_cells[k].values;
@@ -728,6 +694,10 @@ class ModelSolve : public ModelWindow {
         }
       }
     }
+  }
+  CERES_EXT_HOST_DEVICE void FinishEliminated(int e,
+                                              const double* right) const {
+    const int n = blocks[e].num_columns;
     const double* const l = factors + 9 * e;
     for (int r = n - 1; r >= 0; --r) {
       double value = -z[kE * e + r] - right[r];
@@ -761,22 +731,19 @@ class ModelSolve : public ModelWindow {
     }
   }
 
-  // The dogleg step. False if there is none.
-  CERES_EXT_HOST_DEVICE bool ChooseStep() {
+  // The dogleg step.
+  CERES_EXT_HOST_DEVICE Outcome ChooseStep(ModelPhase before) {
     using Next = DoglegRegion::Next;
-    auto next = static_cast<Next>(Decide([&] { return dogleg->Begin(); }));
-    if (next == Next::kFactorize) {
+    if (before != ModelPhase::kChoose) {
       FindGradient();
-      while (next == Next::kFactorize && !FindGaussNewton()) {
-        next =
+      if (!FindGaussNewton()) {
+        const auto next =
             static_cast<Next>(Decide([&] { return dogleg->RaiseDamping(); }));
+        return next == Next::kFactorize ? Outcome::kAgain : Outcome::kInvalid;
       }
-      if (next == Next::kFactorize && !SetPoints()) {
-        return false;
+      if (!SetPoints()) {
+        return Outcome::kInvalid;
       }
-    }
-    if (next == Next::kFailed) {
-      return false;
     }
     Decide([&] {
       dogleg->Choose(result->region.radius());
@@ -787,7 +754,7 @@ class ModelSolve : public ModelWindow {
     const double* const y = of.is_of_basis ? basis_v() : point_d();
     ForEachColumn([&](int c) { step[c] = of.a * x[c] + of.b * y[c]; });
     team_->Barrier();
-    return true;
+    return Outcome::kValid;
   }
 
   CERES_EXT_HOST_DEVICE void FindGradient() {
@@ -969,7 +936,6 @@ class ModelSolve : public ModelWindow {
 
   int32_t* const verdict_;
   Team* const team_;
-  bool is_damped_ = true;
 };
 
 }  // namespace ceres_ext

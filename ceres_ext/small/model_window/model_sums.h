@@ -33,10 +33,11 @@ CERES_EXT_HOST_DEVICE void SumWholeCell(int given_rows,
   }
 }
 
-// A warp of a device has one cell in slices, each of which takes its turn of
+// Warps of a device have one cell in slices, each of which takes its turn of
 // the entries, or a cell a slice. A slice's lanes have places.
 template <typename Team>
 struct ModelSlices {
+  static constexpr int kWarps = Team::kWarp > 1 ? 4 : 1;
   static constexpr int kSlices = Team::kWarp > 1 ? 4 : 1;
   static constexpr int kPlaces = Team::kWarp / kSlices;
   CERES_EXT_HOST_DEVICE static int slice(const Team& team) {
@@ -60,7 +61,10 @@ CERES_EXT_HOST_DEVICE void SumPartOfCell(int first,
                                          const Store& store,
                                          Team* team) {
   using Slices = ModelSlices<Team>;
-  const int slice = Slices::slice(*team);
+  constexpr int kTurns = Slices::kSlices * Slices::kWarps;
+  const int turn =
+      team->rank() / Team::kWarp % Slices::kWarps * Slices::kSlices +
+      Slices::slice(*team);
   const int place = Slices::place(*team);
   int row[kTile];
   int column[kTile];
@@ -72,18 +76,18 @@ CERES_EXT_HOST_DEVICE void SumPartOfCell(int first,
     column[t] = e % num_columns;
     sums[t] = 0.0;
   }
-  for_each(kIsSliced ? slice : 0,
-           kIsSliced ? Slices::kSlices : 1,
+  for_each(kIsSliced ? turn : 0,
+           kIsSliced ? kTurns : 1,
            [&](const double* a, const double* b) {
              for (int t = 0; t < kTile; ++t) {
                sums[t] += a[row[t]] * b[column[t]];
              }
            });
   if constexpr (kIsSliced) {
-    team->SumSlices(sums, Slices::kSlices);
+    team->SumTurns(sums, Slices::kSlices);
   }
   for (int t = 0; t < kTile; ++t) {
-    if (first + place + Slices::kPlaces * t < n && (!kIsSliced || slice == 0)) {
+    if (first + place + Slices::kPlaces * t < n && (!kIsSliced || turn == 0)) {
       store(row[t], column[t], sums[t]);
     }
   }
@@ -119,7 +123,7 @@ CERES_EXT_HOST_DEVICE void SumCellOnHost(int num_rows,
 
 // Calls store(r, c, sum) for each element of the sum of a'b over what
 // for_each(turn, turns, function) calls function(a, b) for. kIsSliced: all
-// slices of the warp call this.
+// warps of the cell call this.
 template <bool kIsSliced, typename ForEach, typename Store, typename Team>
 CERES_EXT_HOST_DEVICE void SumModelCell(int num_rows,
                                         int num_columns,

@@ -205,8 +205,20 @@ inline int32_t NumDoglegPoints(DoglegType type) {
 
 enum class ModelCovariance : int32_t { kNone, kSingular, kFound };
 
+// What is next (model_solve.h).
+enum class ModelPhase : int32_t {
+  kCandidate,   // the candidate is to be judged
+  kLinearize,   // H and g at x are wanted, and a step
+  kSolve,       // a step with other damping
+  kChoose,      // a dogleg step from what has been solved
+  kCovariance,  // the loop has ended, a covariance is wanted
+  kEnded
+};
+
 struct ModelResult {
   TrustRegion region;
+  ModelPhase phase = ModelPhase::kCandidate;
+  double cost = 0.0;  // of the candidate; DBL_MAX if it can't be evaluated
   // These describe the step to the candidate.
   double model_cost_change = 0.0;
   double x_norm = 0.0;
@@ -249,6 +261,7 @@ struct ModelScratch {
     diagonal = places.Add<double>(all);
     scale = places.Add<double>(all);
     step = places.Add<double>(all);
+    changes = places.Add<double>(e + n.num_others);
     differences = places.Add<double>(n.num_differences);
     by_columns = places.Add<double>(n.num_by_columns);
     prior_columns = places.Add<double>(n.num_prior_columns);
@@ -259,9 +272,9 @@ struct ModelScratch {
     points = places.Add<double>(n.num_points * all);
     num_bytes = places.size();
   }
-  int64_t w, y, u, v, factors, z, gradient, diagonal, scale, step, differences,
-      by_columns, prior_columns, prior_residuals, prior_norms, inverse, dogleg,
-      points;
+  int64_t w, y, u, v, factors, z, gradient, diagonal, scale, step, changes,
+      differences, by_columns, prior_columns, prior_residuals, prior_norms,
+      inverse, dogleg, points;
   int64_t num_bytes;
 };
 
@@ -300,6 +313,7 @@ struct ModelTables {
 
 // A window where it is solved.
 struct ModelWindow {
+  ModelWindow() = default;
   CERES_EXT_HOST_DEVICE ModelWindow(const ModelWindowRecord& record,
                                     const ModelTables& its_tables,
                                     const unsigned char* inputs,
@@ -349,6 +363,7 @@ struct ModelWindow {
     diagonal = reinterpret_cast<double*>(scratch + own.diagonal);
     scale = reinterpret_cast<double*>(scratch + own.scale);
     step = reinterpret_cast<double*>(scratch + own.step);
+    changes = reinterpret_cast<double*>(scratch + own.changes);
     differences = reinterpret_cast<double*>(scratch + own.differences);
     by_columns = reinterpret_cast<double*>(scratch + own.by_columns);
     prior_columns = reinterpret_cast<double*>(scratch + own.prior_columns);
@@ -365,6 +380,9 @@ struct ModelWindow {
   }
   CERES_EXT_HOST_DEVICE int num_all_columns() const {
     return first_other() + counts.num_columns;
+  }
+  CERES_EXT_HOST_DEVICE const ModelBlock& other(int b) const {
+    return blocks[counts.num_eliminated + b];
   }
   // Column c of S begins at its diagonal.
   CERES_EXT_HOST_DEVICE double* SchurColumn(int c) const {
@@ -435,6 +453,7 @@ struct ModelWindow {
   double* diagonal;
   double* scale;
   double* step;
+  double* changes;  // the largest of each block by -g
   // At the candidate: d of each prior, and its derivatives D P by the columns
   // of its blocks; J P = A D P, r = A d + b, and |r|^2.
   double* differences;

@@ -102,6 +102,10 @@ class BlockTeam {
   __device__ static double WarpSum(double value) {
     return kernels::WarpSum(value);
   }
+  // The value in a lane.
+  __device__ static double Lane(double value, int lane) {
+    return __shfl_sync(kernels::kFullWarp, value, lane);
+  }
   // Sums over the lanes by a tree, then over the warps in their order.
   template <int n>
   __device__ void Sum(double (&values)[n]) {
