@@ -66,7 +66,8 @@ struct RowCells {
 // rows of other models share is place[i].
 struct RowBatch {
   int64_t num_rows = 0;
-  // A kernel evaluates no row if this is 0 when it begins; null: all.
+  // A kernel evaluates no row if this is 0 when it begins, and adds nothing up;
+  // null: all.
   const int32_t* is_wanted = nullptr;
   const int32_t* place = nullptr;  // num_rows; null: i
 

@@ -328,17 +328,25 @@ struct InertialError {
     if (!(*this)(blocks[0], blocks[1], blocks[2], blocks[3], residuals)) {
       return false;
     }
-    const int sizes[4] = {kPose, 9, kPose, 9};
+    DifferentiateAll(blocks, jacobians);
     for (int b = 0; b < 4; ++b) {
-      for (int k = 0; k < 15 * sizes[b]; ++k) {
-        jacobians[b][k] = 0.0;
-      }
+      internal::MultiplyByLower<15>(
+          sqrt_information, b % 2 == 0 ? kPose : 9, jacobians[b]);
     }
-    DifferentiateTurn(blocks, jacobians);
-    DifferentiateRest(blocks, jacobians);
-    for (int b = 0; b < 4; ++b) {
-      internal::MultiplyByLower<15>(sqrt_information, sizes[b], jacobians[b]);
+    return true;
+  }
+  // The derivative by one block; what the others become is of no use.
+  using DerivativesByBlockOf = InertialError;
+  CERES_HOST_DEVICE bool DifferentiateBlock(int block,
+                                            const double* const* blocks,
+                                            double* residuals,
+                                            double* const* jacobians) const {
+    if (!(*this)(blocks[0], blocks[1], blocks[2], blocks[3], residuals)) {
+      return false;
     }
+    DifferentiateAll(blocks, jacobians);
+    internal::MultiplyByLower<15>(
+        sqrt_information, block % 2 == 0 ? kPose : 9, jacobians[block]);
     return true;
   }
 
@@ -381,6 +389,18 @@ struct InertialError {
                  0.5 * duration * duration * gravity[k];
       gained[k] = speed_j[k] - speed_i[k] - duration * gravity[k];
     }
+  }
+
+  // Without A.
+  CERES_HOST_DEVICE void DifferentiateAll(const double* const* blocks,
+                                          double* const* jacobians) const {
+    for (int b = 0; b < 4; ++b) {
+      for (int k = 0; k < 15 * (b % 2 == 0 ? kPose : 9); ++k) {
+        jacobians[b][k] = 0.0;
+      }
+    }
+    DifferentiateTurn(blocks, jacobians);
+    DifferentiateRest(blocks, jacobians);
   }
 
   // The derivatives of r_R, of the quaternion e' m' q_i' q_j with e = Exp(J_R

@@ -151,6 +151,8 @@ class RowEvaluatorBase {
                 "what a device is to evaluate must be trivially copyable, or "
                 "have constants that are");
   static constexpr int kNumWords = (sizeof(Constants) + 7) / 8;
+  // Parts in which threads may share a row with derivatives.
+  static constexpr int kNumParts = 1;
 
  protected:
   // The values of row i's blocks, and the places of these and of their
@@ -230,7 +232,8 @@ class RowEvaluatorBase {
                                           int64_t i,
                                           int64_t place,
                                           const double* residual,
-                                          Loss* loss) {
+                                          Loss* loss,
+                                          bool stores = true) {
     double s = 0.0;
     for (int r = 0; r < R; ++r) {
       s += residual[r] * residual[r];
@@ -243,10 +246,10 @@ class RowEvaluatorBase {
     if (!loss->is_trivial) {
       loss->corrector = kernels::LossCorrector(s, rho);
     }
-    if (rows.squared_norms != nullptr) {
+    if (stores && rows.squared_norms != nullptr) {
       rows.squared_norms[i] = s;
     }
-    if (rows.residuals != nullptr) {
+    if (stores && rows.residuals != nullptr) {
       double corrected[R];
       for (int r = 0; r < R; ++r) {
         corrected[r] = residual[r];
@@ -339,6 +342,30 @@ class RowEvaluatorBase {
   };
 };
 
+// True if a functor can take the derivative by one block, which is less work
+// than all:
+//
+//   using DerivativesByBlockOf = Functor;   itself, as DerivativesOf
+//   CERES_HOST_DEVICE bool DifferentiateBlock(int block,
+//       const double* const* blocks, double* residuals,
+//       double* const* jacobians) const
+template <typename Functor, typename = void>
+struct HasDerivativesByBlock : std::false_type {};
+template <typename Functor>
+struct HasDerivativesByBlock<
+    Functor,
+    std::void_t<typename Functor::DerivativesByBlockOf>>
+    : std::is_same<typename Functor::DerivativesByBlockOf, Functor> {};
+
+// A model whose derivatives can be taken block by block:
+// kDifferentiatesBlocks and EvaluateBlock (written_model.h).
+template <typename Model, typename = void>
+struct DifferentiatesBlocks : std::false_type {};
+template <typename Model>
+struct DifferentiatesBlocks<Model,
+                            std::void_t<decltype(Model::kDifferentiatesBlocks)>>
+    : std::bool_constant<Model::kDifferentiatesBlocks> {};
+
 // For a model with an analytic Jacobian.
 template <typename Model, typename BlockSizes = typename Model::BlockSizes>
 class RowEvaluator;
@@ -358,6 +385,27 @@ class RowEvaluator<Model, std::integer_sequence<int, Ns...>>
   CERES_HOST_DEVICE static RowTerm Evaluate(const RowBatch& rows,
                                             int64_t i,
                                             const Store& store = Store()) {
+    return EvaluateBlocks<kJacobian, false>(rows, i, 0, store);
+  }
+
+  // One a block, if the model can.
+  static constexpr int kNumParts =
+      DifferentiatesBlocks<Model>() ? Blocks::kNumBlocks : 1;
+  // Part 0 stores the residuals and has the row's cost.
+  CERES_HOST_DEVICE static RowTerm EvaluatePart(const RowBatch& rows,
+                                                int64_t i,
+                                                int part) {
+    return EvaluateBlocks<true, true>(
+        rows, i, part, typename Base::StoreInCells());
+  }
+
+ private:
+  // With all derivatives, or if kOne with those by `block`.
+  template <bool kJacobian, bool kOne, typename Store>
+  CERES_HOST_DEVICE static RowTerm EvaluateBlocks(const RowBatch& rows,
+                                                  int64_t i,
+                                                  [[maybe_unused]] int block,
+                                                  const Store& store) {
     Row row;
     Base::Load(rows, i, &row);
     double residual[R];
@@ -369,18 +417,34 @@ class RowEvaluator<Model, std::integer_sequence<int, Ns...>>
       jacobians[b] = values + (kJacobian ? R * Blocks::Begin(b) : 0);
     });
     if (!Base::WithConstants(rows, i, [&](const Constants& constants) {
-          return Model::Evaluate(
-              constants, x, residual, kJacobian ? jacobians : nullptr);
+          if constexpr (kOne) {
+            return Model::EvaluateBlock(
+                constants, block, x, residual, jacobians);
+          } else {
+            return Model::Evaluate(
+                constants, x, residual, kJacobian ? jacobians : nullptr);
+          }
         })) {
       return {0.0, 1.0};
     }
     typename Base::Loss loss;
-    RowTerm term = Base::Finish(rows, i, row.place, residual, &loss);
+    RowTerm term =
+        Base::Finish(rows, i, row.place, residual, &loss, !kOne || block == 0);
     if constexpr (kJacobian) {
+      if (kOne) {
+        for (int b = 0; b < Blocks::kNumBlocks; ++b) {
+          if (b != block) {
+            row.blocks[b].size = 0;
+          }
+        }
+      }
       if (!Base::StoreJacobians(
               rows, i, row, residual, loss, jacobians, store)) {
         term.second = 1.0;
       }
+    }
+    if (kOne && block != 0) {
+      term.first = 0.0;
     }
     return term;
   }

@@ -39,6 +39,15 @@ struct WrittenModel {
                 residuals,
                 std::make_index_sequence<BlockSizes::size()>());
   }
+  static constexpr bool kDifferentiatesBlocks =
+      HasDerivativesByBlock<Functor>();
+  CERES_HOST_DEVICE static bool EvaluateBlock(const Functor& functor,
+                                              int block,
+                                              const double* const* blocks,
+                                              double* residuals,
+                                              double* const* jacobians) {
+    return functor.DifferentiateBlock(block, blocks, residuals, jacobians);
+  }
 
  private:
   template <size_t... kBs>

@@ -133,8 +133,10 @@ struct ModelBlocks : kernels::JacobianBlocks<ModelSource<Model>> {
 // sums, and what of derivatives isn't finite.
 template <typename Model>
 struct RecomputedSource {
+  static constexpr int kNumParts = 1;
   __device__ __forceinline__ static RowTerm Evaluate(const RowBatch& rows,
-                                                     int64_t i) {
+                                                     int64_t i,
+                                                     int /*part*/) {
     double jc[2 * kRecomputedColumns<Model>];
     double jp[6];
     return ComputeBlocks<Model>(rows, i, jc, jp);

@@ -59,11 +59,18 @@ Status Launch(const kernels::ModelForm& form,
               RowSums* sums) {
   CERES_EXT_RETURN_IF_ERROR(machine->context()->Activate());
   CERES_EXT_RETURN_IF_ERROR(kernels::FlushLaunches());
+  // Where nothing is added up, as many blocks as there are rows for.
+  constexpr int64_t kMostBlocks = 256;
+  constexpr int64_t kMostParts = 4;
+  const int64_t num_blocks =
+      rows.is_wanted != nullptr
+          ? std::min(kMostBlocks, kMostParts * rows.num_rows)
+          : kernels::NumSumBlocks(rows.num_rows);
   const int error = kernels::LaunchForm(form,
                                         kernel,
                                         machine->context()->device(),
                                         machine->stream(),
-                                        kernels::NumSumBlocks(rows.num_rows),
+                                        num_blocks,
                                         kernels::kSumLanes,
                                         rows,
                                         machine->sum_partial(),

@@ -26,7 +26,7 @@ namespace {
 // of one that has a part of a window.
 constexpr int kJudgeThreads = 256;
 constexpr int kStepThreads = 512;
-constexpr int kPartThreads = 128;
+constexpr int kPartThreads = 256;
 // Blocks of parts at once, of all windows, and most of one.
 constexpr int64_t kPartBlocks = 1024;
 constexpr int64_t kMostParts = 128;
@@ -46,6 +46,10 @@ class PartTeam {
   }
   __device__ int size() const { return num_parts_ * kPartThreads; }
 
+  template <int n>
+  __device__ static void SumSlices(double (&values)[n], int num_slices) {
+    BlockTeam::SumSlices(values, num_slices);
+  }
   // Sums over num_slices neighbours, then over the warps of the block in their
   // order.
   template <int n>

@@ -7,7 +7,8 @@
 //                   the rows below, a thread each
 //                   what is behind it, a warp two columns
 //
-// A thread of the host takes whole columns, by vectors.
+// A thread of the host takes whole columns, by vectors. On a device functions
+// know the number of a block's columns, or it is 0.
 #ifndef CERES_EXT_SMALL_MODEL_WINDOW_MODEL_FACTOR_H_
 #define CERES_EXT_SMALL_MODEL_WINDOW_MODEL_FACTOR_H_
 
@@ -24,7 +25,10 @@ template <typename Team>
 class ModelFactor {
  public:
   CERES_EXT_HOST_DEVICE ModelFactor(const ModelWindow& window, Team* team)
-      : w_(window), team_(team) {}
+      : w_(window),
+        team_(team),
+        schur_(window.schur),
+        size_(window.counts.num_columns) {}
 
   // S = L L', with the inverse of L's diagonal; its last row becomes L^-1 b.
   // False if S is not positive definite. *verdict: a number that all threads
@@ -34,23 +38,28 @@ class ModelFactor {
       *verdict = 1;
     }
     team_->Barrier();
-    for (int b = 0; b < w_.counts.num_others; ++b) {
-      const ModelBlock& block = w_.other(b);
-      if (rank() < kWarp && !FactorizeDiagonal(block) && rank() == 0) {
-        *verdict = 0;
+    const int num_blocks = w_.counts.num_others;
+    for (int b = 0; b < num_blocks; ++b) {
+      const ModelBlock block = w_.other(b);
+      const Runs runs = {w_.runs, w_.run_begin[b], w_.run_begin[b + 1]};
+      if constexpr (kWarp > 1) {
+        if (block.num_columns == 6) {
+          EliminateBlock<6>(block, runs, verdict);
+        } else if (block.num_columns == 9) {
+          EliminateBlock<9>(block, runs, verdict);
+        } else {
+          EliminateBlock<0>(block, runs, verdict);
+        }
+      } else {
+        EliminateByColumns(block, runs, verdict);
       }
-      team_->Barrier();
-      SolveRows(block, w_.run_begin[b], w_.run_begin[b + 1]);
-      team_->Barrier();
-      UpdateBehind(block, w_.run_begin[b], w_.run_begin[b + 1]);
-      team_->Barrier();
     }
     const bool is_definite = *verdict != 0;
     team_->Barrier();
     return is_definite;
   }
 
-  // L' s = L^-1 b.
+  // L' s = L^-1 b. On a device S's last row becomes s too.
   CERES_EXT_HOST_DEVICE void Solve(double* s) const {
     if constexpr (kWarp > 1) {
       SolveByBlocks(s);
@@ -61,108 +70,75 @@ class ModelFactor {
 
  private:
   static constexpr int kWarp = Team::kWarp;
-  static constexpr int kMost = kMaxModelValues;  // columns of a block
+
+  // Runs of rows that are behind a block.
+  struct Runs {
+    const ModelRun* all;
+    int begin;
+    int end;
+  };
 
   CERES_EXT_HOST_DEVICE int rank() const { return team_->rank(); }
-  CERES_EXT_HOST_DEVICE int size() const { return team_->size(); }
+  CERES_EXT_HOST_DEVICE int num_threads() const { return team_->size(); }
   CERES_EXT_HOST_DEVICE int lane() const { return rank() % kWarp; }
 
-  // False if it is not positive definite.
-  CERES_EXT_HOST_DEVICE bool FactorizeDiagonal(const ModelBlock& block) const {
-    if constexpr (kWarp > 1) {
-      return FactorizeInRegisters(block);
-    } else {
-      return FactorizeInPlace(block);
+  // Row r of column c is Column(c)[r].
+  CERES_EXT_HOST_DEVICE double* Column(int c) const {
+    return schur_ + (c * size_ - c * (c - 1) / 2);
+  }
+  // From column c to the next one.
+  CERES_EXT_HOST_DEVICE int Stride(int c) const { return size_ - c; }
+
+  // By a thread of the host.
+  CERES_EXT_HOST_DEVICE void EliminateByColumns(const ModelBlock& block,
+                                                const Runs& runs,
+                                                int32_t* verdict) const {
+    if (!FactorizeInPlace(block)) {
+      *verdict = 0;
+    }
+    for (int k = runs.begin; k < runs.end; ++k) {
+      SolveRunByColumns(block, runs.all[k]);
+    }
+    for (int k = runs.begin; k < runs.end; ++k) {
+      for (int c = runs.all[k].begin; c < runs.all[k].end && c < size_; ++c) {
+        for (int l = k; l < runs.end; ++l) {
+          const ModelRun& run = runs.all[l];
+          UpdateColumn(block, c, l == k ? c : run.begin, run.end);
+        }
+      }
     }
   }
 
+  // False if it is not positive definite.
   CERES_EXT_HOST_DEVICE bool FactorizeInPlace(const ModelBlock& block) const {
     using std::sqrt;
     bool is_definite = true;
     const int end = block.column + block.num_columns;
     for (int c = block.column; c < end; ++c) {
-      double* const column = w_.SchurColumn(c);
-      is_definite = is_definite && column[0] > 0.0;
-      const double inverse = 1.0 / sqrt(column[0]);
-      column[0] = inverse;
-      for (int r = 1; r < end - c; ++r) {
+      double* const column = Column(c);
+      is_definite = is_definite && column[c] > 0.0;
+      const double inverse = 1.0 / sqrt(column[c]);
+      column[c] = inverse;
+      for (int r = c + 1; r < end; ++r) {
         column[r] *= inverse;
       }
       for (int t = c + 1; t < end; ++t) {
-        double* const to = w_.SchurColumn(t);
+        double* const to = Column(t);
         for (int r = t; r < end; ++r) {
-          to[r - t] -= column[r - c] * column[t - c];
+          to[r] -= column[r] * column[t];
         }
       }
     }
     return is_definite;
-  }
-
-  // A lane has a row. What is above the diagonal is not used.
-  CERES_EXT_HOST_DEVICE bool FactorizeInRegisters(
-      const ModelBlock& block) const {
-    const int n = block.num_columns;
-    const int r = lane();
-    double row[kMost];
-    CERES_EXT_WINDOW_UNROLL
-    for (int c = 0; c < kMost; ++c) {
-      row[c] = c <= r && r < n ? w_.SchurColumn(block.column + c)[r - c] : 0.0;
-    }
-    bool is_definite = true;
-    CERES_EXT_WINDOW_UNROLL
-    for (int c = 0; c < kMost; ++c) {
-      if (c < n) {
-        const double pivot = team_->Lane(row[c], c);
-        is_definite = is_definite && pivot > 0.0;
-        const double inverse = team_->InverseSqrt(pivot);
-        row[c] = r == c ? inverse : row[c] * inverse;
-        CERES_EXT_WINDOW_UNROLL
-        for (int t = c + 1; t < kMost; ++t) {
-          if (t < n) {
-            row[t] -= row[c] * team_->Lane(row[c], t);
-          }
-        }
-      }
-    }
-    CERES_EXT_WINDOW_UNROLL
-    for (int c = 0; c < kMost; ++c) {
-      if (c <= r && r < n) {
-        w_.SchurColumn(block.column + c)[r - c] = row[c];
-      }
-    }
-    return is_definite;
-  }
-
-  // Rows of the runs, times L^-T of the diagonal block.
-  CERES_EXT_HOST_DEVICE void SolveRows(const ModelBlock& block,
-                                       int first_run,
-                                       int end_run) const {
-    if constexpr (kWarp > 1) {
-      // The rows of all runs, dealt out to threads one after the other.
-      int first = 0;
-      for (int k = first_run; k < end_run; ++k) {
-        const ModelRun& run = w_.runs[k];
-        for (int r = run.begin + (rank() + size() - first) % size();
-             r < run.end;
-             r += size()) {
-          SolveRow(block, r);
-        }
-        first = (first + run.end - run.begin) % size();
-      }
-    } else {
-      for (int k = first_run; k < end_run; ++k) {
-        SolveRunByColumns(block, w_.runs[k]);
-      }
-    }
   }
 
   CERES_EXT_HOST_DEVICE void SolveRunByColumns(const ModelBlock& block,
                                                const ModelRun& run) const {
     const int end = block.column + block.num_columns;
     for (int c = block.column; c < end; ++c) {
-      double* const to = w_.SchurColumn(c) - c;
+      double* const to = Column(c);
       for (int t = block.column; t < c; ++t) {
-        const double* const from = w_.SchurColumn(t) - t;
+        const double* const from = Column(t);
         const double factor = from[c];
         for (int r = run.begin; r < run.end; ++r) {
           to[r] -= factor * from[r];
@@ -175,71 +151,18 @@ class ModelFactor {
     }
   }
 
-  CERES_EXT_HOST_DEVICE void SolveRow(const ModelBlock& block, int r) const {
-    const int n = block.num_columns;
-    double row[kMost];
-    CERES_EXT_WINDOW_UNROLL
-    for (int c = 0; c < kMost; ++c) {
-      if (c < n) {
-        row[c] = (w_.SchurColumn(block.column + c) - block.column - c)[r];
-      }
-    }
-    CERES_EXT_WINDOW_UNROLL
-    for (int t = 0; t < kMost; ++t) {
-      if (t < n) {
-        double* const column = w_.SchurColumn(block.column + t);
-        row[t] *= column[0];
-        (column - block.column - t)[r] = row[t];
-        CERES_EXT_WINDOW_UNROLL
-        for (int c = t + 1; c < kMost; ++c) {
-          if (c < n) {
-            row[c] -= column[c - t] * row[t];
-          }
-        }
-      }
-    }
-  }
-
-  // Subtracts the block's columns from those behind it.
-  CERES_EXT_HOST_DEVICE void UpdateBehind(const ModelBlock& block,
-                                          int first_run,
-                                          int end_run) const {
-    constexpr int kColumns = kWarp > 1 ? 2 : 1;
-    const int warp = rank() / kWarp;
-    const int num_warps = size() / kWarp;
-    int turn = 0;
-    for (int k = first_run; k < end_run; ++k) {
-      const int end = w_.runs[k].end < w_.counts.num_columns
-                          ? w_.runs[k].end
-                          : w_.counts.num_columns;
-      for (int c = w_.runs[k].begin; c < end; c += kColumns, ++turn) {
-        if (turn % num_warps != warp) {
-          continue;
-        }
-        if constexpr (kWarp > 1) {
-          UpdateTwoColumns(block, c, c + 1 < end, k, end_run);
-        } else {
-          for (int l = k; l < end_run; ++l) {
-            UpdateColumn(
-                block, c, l == k ? c : w_.runs[l].begin, w_.runs[l].end);
-          }
-        }
-      }
-    }
-  }
-
   // Rows [begin, end) of column c.
   CERES_EXT_HOST_DEVICE void UpdateColumn(const ModelBlock& block,
                                           int c,
                                           int begin,
                                           int end) const {
-    double* const to = w_.SchurColumn(c) - c;
+    double* const to = Column(c);
     const int last = block.column + block.num_columns;
     int t = block.column;
     for (; t + 3 <= last; t += 3) {
-      const double* const p = w_.SchurColumn(t) - t;
-      const double* const q = w_.SchurColumn(t + 1) - (t + 1);
-      const double* const s = w_.SchurColumn(t + 2) - (t + 2);
+      const double* const p = Column(t);
+      const double* const q = Column(t + 1);
+      const double* const s = Column(t + 2);
       const double of_p = p[c];
       const double of_q = q[c];
       const double of_s = s[c];
@@ -248,7 +171,7 @@ class ModelFactor {
       }
     }
     for (; t < last; ++t) {
-      const double* const p = w_.SchurColumn(t) - t;
+      const double* const p = Column(t);
       const double of_p = p[c];
       for (int r = begin; r < end; ++r) {
         to[r] -= of_p * p[r];
@@ -256,83 +179,207 @@ class ModelFactor {
     }
   }
 
-  // Columns c and c + 1, of run k, or c alone. A lane has rows.
-  CERES_EXT_HOST_DEVICE void UpdateTwoColumns(
-      const ModelBlock& block, int c, bool has_two, int k, int end_run) const {
-    const int n = block.num_columns;
-    double first[kMost];
-    double second[kMost];
-    CERES_EXT_WINDOW_UNROLL
-    for (int t = 0; t < kMost; ++t) {
-      if (t < n) {
-        const double* const p =
-            w_.SchurColumn(block.column + t) - block.column - t;
-        first[t] = p[c];
-        second[t] = has_two ? p[c + 1] : 0.0;
+  CERES_EXT_HOST_DEVICE void SolveByColumns(double* s) const {
+    for (int c = size_ - 1; c >= 0; --c) {
+      const double* const column = Column(c);
+      double sum = 0.0;
+      for (int r = c + 1; r < size_; ++r) {
+        sum += column[r] * s[r];
       }
+      s[c] = (column[size_] - sum) * column[c];
     }
-    double* const to = w_.SchurColumn(c) - c;
-    double* const to_second = w_.SchurColumn(c + 1) - (c + 1);
-    for (int l = k; l < end_run; ++l) {
-      const ModelRun& run = w_.runs[l];
-      for (int r = (l == k ? c : run.begin) + lane(); r < run.end; r += kWarp) {
-        double of_first = 0.0;
-        double of_second = 0.0;
+  }
+
+  // A block's columns in registers, kMost at most.
+  template <int kN>
+  static constexpr int kMost = kN > 0 ? kN : kMaxModelValues;
+
+  template <int kN>
+  CERES_EXT_HOST_DEVICE void EliminateBlock(const ModelBlock& block,
+                                            const Runs& runs,
+                                            int32_t* verdict) const {
+    const int n = kN > 0 ? kN : block.num_columns;
+    // Column t of the block is at first + offset[t].
+    double* const first = Column(block.column);
+    int offset[kMost<kN>];
+    offset[0] = 0;
+    CERES_EXT_WINDOW_UNROLL
+    for (int t = 1; t < kMost<kN>; ++t) {
+      offset[t] = offset[t - 1] + Stride(block.column + t - 1);
+    }
+    if (rank() < kWarp &&
+        !FactorizeInRegisters<kN>(block.column, n, first, offset) &&
+        rank() == 0) {
+      *verdict = 0;
+    }
+    team_->Barrier();
+    // The rows of all runs are dealt out to threads one after the other.
+    int dealt = rank();
+    for (int k = runs.begin; k < runs.end; ++k) {
+      const ModelRun run = runs.all[k];
+      int r = run.begin + dealt;
+      for (; r < run.end; r += num_threads()) {
+        SolveRow<kN>(block.column, n, r, first, offset);
+      }
+      dealt = r - run.end;
+    }
+    team_->Barrier();
+    int turn = rank() / kWarp;
+    for (int k = runs.begin; k < runs.end; ++k) {
+      const int begin = runs.all[k].begin;
+      const int end = runs.all[k].end < size_ ? runs.all[k].end : size_;
+      int c = begin + 2 * turn;
+      for (; c < end; c += 2 * (num_threads() / kWarp)) {
+        UpdateTwoColumns<kN>(n, c, c + 1 < end, k, runs, first, offset);
+      }
+      turn = (c - begin) / 2 - (end - begin + 1) / 2;
+    }
+    team_->Barrier();
+  }
+
+  // A lane has a row. What is above the diagonal is not used.
+  template <int kN>
+  CERES_EXT_HOST_DEVICE bool FactorizeInRegisters(
+      int column, int n, double* first, const int (&offset)[kMost<kN>]) const {
+    const int r = lane();
+    double row[kMost<kN>];
+    CERES_EXT_WINDOW_UNROLL
+    for (int c = 0; c < kMost<kN>; ++c) {
+      row[c] = c <= r && r < n ? first[offset[c] + column + r] : 0.0;
+    }
+    bool is_definite = true;
+    CERES_EXT_WINDOW_UNROLL
+    for (int c = 0; c < kMost<kN>; ++c) {
+      if (c < n) {
+        const double pivot = team_->Lane(row[c], c);
+        is_definite = is_definite && pivot > 0.0;
+        const double inverse = team_->InverseSqrt(pivot);
+        row[c] = r == c ? inverse : row[c] * inverse;
         CERES_EXT_WINDOW_UNROLL
-        for (int t = 0; t < kMost; ++t) {
+        for (int t = c + 1; t < kMost<kN>; ++t) {
           if (t < n) {
-            const double p =
-                (w_.SchurColumn(block.column + t) - block.column - t)[r];
-            of_first += first[t] * p;
-            of_second += second[t] * p;
+            row[t] -= row[c] * team_->Lane(row[c], t);
           }
         }
-        to[r] -= of_first;
-        if (has_two && r > c) {
-          to_second[r] -= of_second;
+      }
+    }
+    CERES_EXT_WINDOW_UNROLL
+    for (int c = 0; c < kMost<kN>; ++c) {
+      if (c <= r && r < n) {
+        first[offset[c] + column + r] = row[c];
+      }
+    }
+    return is_definite;
+  }
+
+  // Row r, times L^-T of the diagonal block.
+  template <int kN>
+  CERES_EXT_HOST_DEVICE void SolveRow(int column,
+                                      int n,
+                                      int r,
+                                      double* first,
+                                      const int (&offset)[kMost<kN>]) const {
+    double row[kMost<kN>];
+    CERES_EXT_WINDOW_UNROLL
+    for (int c = 0; c < kMost<kN>; ++c) {
+      row[c] = c < n ? first[offset[c] + r] : 0.0;
+    }
+    CERES_EXT_WINDOW_UNROLL
+    for (int t = 0; t < kMost<kN>; ++t) {
+      if (t < n) {
+        const double* const of_t = first + offset[t] + column;
+        row[t] *= of_t[t];
+        CERES_EXT_WINDOW_UNROLL
+        for (int c = t + 1; c < kMost<kN>; ++c) {
+          if (c < n) {
+            row[c] -= of_t[c] * row[t];
+          }
         }
+      }
+    }
+    CERES_EXT_WINDOW_UNROLL
+    for (int c = 0; c < kMost<kN>; ++c) {
+      if (c < n) {
+        first[offset[c] + r] = row[c];
       }
     }
   }
 
-  CERES_EXT_HOST_DEVICE void SolveByColumns(double* s) const {
-    const int n = w_.counts.num_columns;
-    for (int c = n - 1; c >= 0; --c) {
-      const double* const column = w_.SchurColumn(c) - c;
-      double sum = 0.0;
-      for (int r = c + 1; r < n; ++r) {
-        sum += column[r] * s[r];
+  // Columns c and c + 1, of run k, or c alone, by a warp. A lane has rows.
+  template <int kN>
+  CERES_EXT_HOST_DEVICE void UpdateTwoColumns(
+      int n,
+      int c,
+      bool has_two,
+      int k,
+      const Runs& runs,
+      const double* first,
+      const int (&offset)[kMost<kN>]) const {
+    double of_c[kMost<kN>];
+    double of_next[kMost<kN>];
+    CERES_EXT_WINDOW_UNROLL
+    for (int t = 0; t < kMost<kN>; ++t) {
+      of_c[t] = t < n ? first[offset[t] + c] : 0.0;
+      of_next[t] = t < n && has_two ? first[offset[t] + c + 1] : 0.0;
+    }
+    double* const to = Column(c);
+    double* const to_next = to + Stride(c);
+    for (int l = k; l < runs.end; ++l) {
+      const ModelRun run = runs.all[l];
+      for (int r = (l == k ? c : run.begin) + lane(); r < run.end; r += kWarp) {
+        double sum = 0.0;
+        double sum_next = 0.0;
+        CERES_EXT_WINDOW_UNROLL
+        for (int t = 0; t < kMost<kN>; ++t) {
+          if (t < n) {
+            const double value = first[offset[t] + r];
+            sum += of_c[t] * value;
+            sum_next += of_next[t] * value;
+          }
+        }
+        to[r] -= sum;
+        if (has_two && r > c) {
+          to_next[r] -= sum_next;
+        }
       }
-      s[c] = (column[n] - sum) * column[c];
     }
   }
 
   // From the last block on: its own columns by the first warp, and what they
-  // are of the rest of b, a thread an element. S's last row becomes s.
+  // are of the rest of b, a thread an element.
   CERES_EXT_HOST_DEVICE void SolveByBlocks(double* s) const {
-    const int n = w_.counts.num_columns;
     for (int b = w_.counts.num_others - 1; b >= 0; --b) {
       const int begin = w_.other(b).column;
       const int end = begin + w_.other(b).num_columns;
-      for (int c = end - 1; c >= begin && rank() < kWarp; --c) {
-        const double value = *w_.Schur(n, c) * *w_.Schur(c, c);
-        team_->WarpBarrier();  // All lanes have read it.
-        if (lane() == 0) {
-          *w_.Schur(n, c) = value;
-          s[c] = value;
+      if (rank() < kWarp) {
+        // A lane has an element of the block.
+        const int r = begin + lane();
+        const double* const of_r = Column(r < end ? r : begin);
+        double rest = of_r[size_];
+        const double inverse = of_r[r < end ? r : begin];
+        for (int c = end - 1; c >= begin; --c) {
+          const double value = team_->Lane(rest * inverse, c - begin);
+          if (r < c) {
+            rest -= of_r[c] * value;
+          } else if (r == c) {
+            rest = value;
+          }
         }
-        for (int r = begin + lane(); r < c; r += kWarp) {
-          *w_.Schur(n, r) -= *w_.Schur(c, r) * value;
+        if (r < end) {
+          Column(r)[size_] = rest;
+          s[r] = rest;
         }
-        team_->WarpBarrier();
       }
       team_->Barrier();
-      for (int r = rank(); r < begin; r += size()) {
+      for (int r = rank(); r < begin; r += num_threads()) {
+        double* const of_r = Column(r);
         double sum = 0.0;
+        const double* last = Column(begin) + size_;
         for (int c = begin; c < end; ++c) {
-          sum += *w_.Schur(c, r) * *w_.Schur(n, c);
+          sum += of_r[c] * *last;
+          last += Stride(c);
         }
-        *w_.Schur(n, r) -= sum;
+        of_r[size_] -= sum;
       }
       team_->Barrier();
     }
@@ -340,6 +387,8 @@ class ModelFactor {
 
   const ModelWindow& w_;
   Team* const team_;
+  double* const schur_;
+  const int size_;
 };
 
 }  // namespace ceres_ext

@@ -107,13 +107,13 @@ class ModelSolve : public ModelWindow {
     for (int e = group(); e < counts.num_eliminated; e += num_groups()) {
       const ModelCell* const cell = diagonal_cells + e;
       const int n = blocks[e].num_columns;
-      AddCell<false>(cell, n, n, [&](int r, int c, double sum) {
+      AddCell<Slicing::kNone>(cell, n, n, [&](int r, int c, double sum) {
         v[9 * e + 3 * r + c] = sum;
         if (r == c) {
           SetDiagonal(kE * e + r, sum);
         }
       });
-      AddGradient<false>(cell, n, gradient + kE * e);
+      AddGradient<Slicing::kNone>(cell, n, gradient + kE * e);
       for (int r = n + place(); r < kE; r += kPlaces) {
         SetDiagonal(kE * e + r, 0.0);
         gradient[kE * e + r] = 0.0;
@@ -123,28 +123,20 @@ class ModelSolve : public ModelWindow {
       const ModelCell* const cell = eliminated_cells + k;
       const ModelEliminated& e = eliminated[cell->a];
       double* const to = w + e.w + cell->values;
-      AddCell<false>(
+      AddCell<Slicing::kNone>(
           cell,
           blocks[cell->a].num_columns,
           other(cell->b).num_columns,
           [&](int r, int c, double sum) { to[e.width * r + c] = sum; });
     }
+    for (int k = warp(); k < counts.num_cells; k += num_warps()) {
+      if (!Slices::IsLong(cells[k + 1].begin - cells[k].begin)) {
+        AddCellOfOthers<Slicing::kWarp>(cells + k);
+      }
+    }
     for (int k = unit(); k < counts.num_cells; k += num_units()) {
-      const ModelCell* const cell = cells + k;
-      const ModelBlock& a = other(cell->a);
-      const int num_columns = other(cell->b).num_columns;
-      const bool is_diagonal = cell->a == cell->b;
-      double* const to = u + cell->values;
-      AddCell<true>(
-          cell, a.num_columns, num_columns, [&](int r, int c, double sum) {
-            to[num_columns * r + c] = sum;
-            if (is_diagonal && r == c) {
-              SetDiagonal(first_other() + a.column + r, sum);
-            }
-          });
-      if (is_diagonal) {
-        AddGradient<true>(
-            cell, num_columns, gradient + first_other() + a.column);
+      if (Slices::IsLong(cells[k + 1].begin - cells[k].begin)) {
+        AddCellOfOthers<Slicing::kUnit>(cells + k);
       }
     }
   }
@@ -167,53 +159,15 @@ class ModelSolve : public ModelWindow {
 
   // Behind Eliminate.
   CERES_EXT_HOST_DEVICE void FormSchur() {
-    for (int k = unit(); k < counts.num_cells; k += num_units()) {
-      const ModelCell* const cell = cells + k;
-      const ModelBlock& a = other(cell->a);
-      const ModelBlock& b = other(cell->b);
-      const bool is_diagonal = cell->a == cell->b;
-      SumCell<true>(
-          a.num_columns,
-          b.num_columns,
-          [&](int turn, int turns, const auto& function) {
-            ForEachEliminated(
-                cell,
-                turn,
-                turns,
-                [&](const double* of_a, const double* of_b, const double*) {
-                  function(of_a, of_b);
-                });
-          },
-          [&](int r, int c, double sum) {
-            if (is_diagonal && c > r) {
-              return;
-            }
-            double value = u[cell->values + b.num_columns * r + c] - sum;
-            if (is_diagonal && r == c) {
-              value += Damping(first_other() + a.column + r);
-            }
-            *Schur(a.column + r, b.column + c) = value;
-          });
-      if (!is_diagonal) {
-        continue;
+    for (int k = warp(); k < counts.num_cells; k += num_warps()) {
+      if (!Slices::IsLong(cells[k + 1].schur - cells[k].schur)) {
+        FormCell<Slicing::kWarp>(cells + k);
       }
-      SumCell<true>(
-          a.num_columns,
-          1,
-          [&](int turn, int turns, const auto& function) {
-            ForEachEliminated(
-                cell,
-                turn,
-                turns,
-                [&](const double* of_a, const double*, const double* of_z) {
-                  function(of_a, of_z);
-                });
-          },
-          [&](int r, int, double sum) {
-            const int column = a.column + r;
-            *Schur(counts.num_columns, column) =
-                sum - gradient[first_other() + column];
-          });
+    }
+    for (int k = unit(); k < counts.num_cells; k += num_units()) {
+      if (Slices::IsLong(cells[k + 1].schur - cells[k].schur)) {
+        FormCell<Slicing::kUnit>(cells + k);
+      }
     }
   }
 
@@ -251,6 +205,7 @@ class ModelSolve : public ModelWindow {
   CERES_EXT_HOST_DEVICE int warp() const { return rank() / kWarp; }
   CERES_EXT_HOST_DEVICE int num_warps() const { return size() / kWarp; }
   using Slices = ModelSlices<Team>;
+  using Slicing = ModelSlicing;
   static constexpr int kSlices = Slices::kSlices;
   static constexpr int kPlaces = Slices::kPlaces;
   CERES_EXT_HOST_DEVICE int slice() const { return Slices::slice(*team_); }
@@ -461,8 +416,14 @@ class ModelSolve : public ModelWindow {
                                              int turns,
                                              const Function& function) const {
     const ModelRows* of = rows;
-    for (int k = cell[0].begin + turn; k < cell[1].begin; k += turns) {
-      const ModelEntry entry = entries[k];
+    const int end = cell[1].begin;
+    int k = cell[0].begin + turn;
+    ModelEntry next = k < end ? entries[k] : ModelEntry();
+    for (; k < end; k += turns) {
+      const ModelEntry entry = next;
+      if (k + turns < end) {
+        next = entries[k + turns];  // The loads of this one hide it.
+      }
       while (entry.row >= of->end) {
         ++of;
       }
@@ -492,20 +453,20 @@ class ModelSolve : public ModelWindow {
   }
 
   // SumModelCell of this warp or slice.
-  template <bool kIsSliced, typename ForEach, typename Store>
+  template <Slicing kSlicing, typename ForEach, typename Store>
   CERES_EXT_HOST_DEVICE void SumCell(int num_rows,
                                      int num_columns,
                                      const ForEach& for_each,
                                      const Store& store) const {
-    SumModelCell<kIsSliced>(num_rows, num_columns, for_each, store, team_);
+    SumModelCell<kSlicing>(num_rows, num_columns, for_each, store, team_);
   }
   // The sum over a cell's rows.
-  template <bool kIsSliced, typename Store>
+  template <Slicing kSlicing, typename Store>
   CERES_EXT_HOST_DEVICE void AddCell(const ModelCell* cell,
                                      int num_rows,
                                      int num_columns,
                                      const Store& store) const {
-    SumCell<kIsSliced>(
+    SumCell<kSlicing>(
         num_rows,
         num_columns,
         [&](int turn, int turns, const auto& function) {
@@ -519,11 +480,11 @@ class ModelSolve : public ModelWindow {
         store);
   }
   // The elements of g that a diagonal cell's rows add up to.
-  template <bool kIsSliced>
+  template <Slicing kSlicing>
   CERES_EXT_HOST_DEVICE void AddGradient(const ModelCell* cell,
                                          int num_columns,
                                          double* to) const {
-    SumCell<kIsSliced>(
+    SumCell<kSlicing>(
         num_columns,
         1,
         [&](int turn, int turns, const auto& function) {
@@ -535,6 +496,76 @@ class ModelSolve : public ModelWindow {
                           });
         },
         [&](int r, int, double sum) { to[r] = sum; });
+  }
+
+  // A cell of U, with the gradient's elements if it is on the diagonal.
+  template <Slicing kSlicing>
+  CERES_EXT_HOST_DEVICE void AddCellOfOthers(const ModelCell* cell) const {
+    const ModelBlock& a = other(cell->a);
+    const int num_columns = other(cell->b).num_columns;
+    const bool is_diagonal = cell->a == cell->b;
+    double* const to = u + cell->values;
+    AddCell<kSlicing>(
+        cell, a.num_columns, num_columns, [&](int r, int c, double sum) {
+          to[num_columns * r + c] = sum;
+          if (is_diagonal && r == c) {
+            SetDiagonal(first_other() + a.column + r, sum);
+          }
+        });
+    if (is_diagonal) {
+      AddGradient<kSlicing>(
+          cell, num_columns, gradient + first_other() + a.column);
+    }
+  }
+
+  // A cell of S, and the elements of b if it is on the diagonal.
+  template <Slicing kSlicing>
+  CERES_EXT_HOST_DEVICE void FormCell(const ModelCell* cell) {
+    const ModelBlock& a = other(cell->a);
+    const ModelBlock& b = other(cell->b);
+    const bool is_diagonal = cell->a == cell->b;
+    SumCell<kSlicing>(
+        a.num_columns,
+        b.num_columns,
+        [&](int turn, int turns, const auto& function) {
+          ForEachEliminated(
+              cell,
+              turn,
+              turns,
+              [&](const double* of_a, const double* of_b, const double*) {
+                function(of_a, of_b);
+              });
+        },
+        [&](int r, int c, double sum) {
+          if (is_diagonal && c > r) {
+            return;
+          }
+          double value = u[cell->values + b.num_columns * r + c] - sum;
+          if (is_diagonal && r == c) {
+            value += Damping(first_other() + a.column + r);
+          }
+          *Schur(a.column + r, b.column + c) = value;
+        });
+    if (!is_diagonal) {
+      return;
+    }
+    SumCell<kSlicing>(
+        a.num_columns,
+        1,
+        [&](int turn, int turns, const auto& function) {
+          ForEachEliminated(
+              cell,
+              turn,
+              turns,
+              [&](const double* of_a, const double*, const double* of_z) {
+                function(of_a, of_z);
+              });
+        },
+        [&](int r, int, double sum) {
+          const int column = a.column + r;
+          *Schur(counts.num_columns, column) =
+              sum - gradient[first_other() + column];
+        });
   }
 
   CERES_EXT_HOST_DEVICE double Damping(int column) const {

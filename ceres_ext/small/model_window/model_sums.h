@@ -33,11 +33,15 @@ CERES_EXT_HOST_DEVICE void SumWholeCell(int given_rows,
   }
 }
 
-// Warps of a device have one cell in slices, each of which takes its turn of
-// the entries, or a cell a slice. A slice's lanes have places.
+// How lanes of a device take the entries of a cell: those of a slice all of
+// them, or the slices of a warp, or of the warps of a unit, in turn.
+enum class ModelSlicing { kNone, kWarp, kUnit };
+
+// A slice's lanes have places, each with elements of the cell. A unit is a
+// block of threads.
 template <typename Team>
 struct ModelSlices {
-  static constexpr int kWarps = Team::kWarp > 1 ? 4 : 1;
+  static constexpr int kWarps = Team::kWarp > 1 ? 8 : 1;
   static constexpr int kSlices = Team::kWarp > 1 ? 4 : 1;
   static constexpr int kPlaces = Team::kWarp / kSlices;
   CERES_EXT_HOST_DEVICE static int slice(const Team& team) {
@@ -46,10 +50,26 @@ struct ModelSlices {
   CERES_EXT_HOST_DEVICE static int place(const Team& team) {
     return team.rank() % Team::kWarp / kSlices;
   }
+  CERES_EXT_HOST_DEVICE static int turn(const Team& team,
+                                        ModelSlicing slicing) {
+    return slicing == ModelSlicing::kNone ? 0
+           : slicing == ModelSlicing::kWarp
+               ? slice(team)
+               : team.rank() / Team::kWarp % kWarps * kSlices + slice(team);
+  }
+  static constexpr int NumTurns(ModelSlicing slicing) {
+    return slicing == ModelSlicing::kNone   ? 1
+           : slicing == ModelSlicing::kWarp ? kSlices
+                                            : kSlices * kWarps;
+  }
+  // A unit has a cell of so many entries, and otherwise a warp.
+  CERES_EXT_HOST_DEVICE static bool IsLong(int num_entries) {
+    return kWarps > 1 && num_entries > 32;
+  }
 };
 
 // kTile elements a place of a cell's n, from the first on.
-template <bool kIsSliced,
+template <ModelSlicing kSlicing,
           int kTile,
           typename ForEach,
           typename Store,
@@ -61,10 +81,7 @@ CERES_EXT_HOST_DEVICE void SumPartOfCell(int first,
                                          const Store& store,
                                          Team* team) {
   using Slices = ModelSlices<Team>;
-  constexpr int kTurns = Slices::kSlices * Slices::kWarps;
-  const int turn =
-      team->rank() / Team::kWarp % Slices::kWarps * Slices::kSlices +
-      Slices::slice(*team);
+  const int turn = Slices::turn(*team, kSlicing);
   const int place = Slices::place(*team);
   int row[kTile];
   int column[kTile];
@@ -76,18 +93,19 @@ CERES_EXT_HOST_DEVICE void SumPartOfCell(int first,
     column[t] = e % num_columns;
     sums[t] = 0.0;
   }
-  for_each(kIsSliced ? turn : 0,
-           kIsSliced ? kTurns : 1,
-           [&](const double* a, const double* b) {
-             for (int t = 0; t < kTile; ++t) {
-               sums[t] += a[row[t]] * b[column[t]];
-             }
-           });
-  if constexpr (kIsSliced) {
+  for_each(
+      turn, Slices::NumTurns(kSlicing), [&](const double* a, const double* b) {
+        for (int t = 0; t < kTile; ++t) {
+          sums[t] += a[row[t]] * b[column[t]];
+        }
+      });
+  if constexpr (kSlicing == ModelSlicing::kWarp) {
+    team->SumSlices(sums, Slices::kSlices);
+  } else if constexpr (kSlicing == ModelSlicing::kUnit) {
     team->SumTurns(sums, Slices::kSlices);
   }
   for (int t = 0; t < kTile; ++t) {
-    if (first + place + Slices::kPlaces * t < n && (!kIsSliced || turn == 0)) {
+    if (first + place + Slices::kPlaces * t < n && turn == 0) {
       store(row[t], column[t], sums[t]);
     }
   }
@@ -122,9 +140,12 @@ CERES_EXT_HOST_DEVICE void SumCellOnHost(int num_rows,
 }
 
 // Calls store(r, c, sum) for each element of the sum of a'b over what
-// for_each(turn, turns, function) calls function(a, b) for. kIsSliced: all
-// warps of the cell call this.
-template <bool kIsSliced, typename ForEach, typename Store, typename Team>
+// for_each(turn, turns, function) calls function(a, b) for. All lanes
+// that take turns call this.
+template <ModelSlicing kSlicing,
+          typename ForEach,
+          typename Store,
+          typename Team>
 CERES_EXT_HOST_DEVICE void SumModelCell(int num_rows,
                                         int num_columns,
                                         const ForEach& for_each,
@@ -134,12 +155,12 @@ CERES_EXT_HOST_DEVICE void SumModelCell(int num_rows,
     constexpr int kPlaces = ModelSlices<Team>::kPlaces;
     const int n = num_rows * num_columns;
     if (n <= kPlaces) {
-      SumPartOfCell<kIsSliced, 1>(0, n, num_columns, for_each, store, team);
+      SumPartOfCell<kSlicing, 1>(0, n, num_columns, for_each, store, team);
     } else if (n <= 3 * kPlaces) {
-      SumPartOfCell<kIsSliced, 3>(0, n, num_columns, for_each, store, team);
+      SumPartOfCell<kSlicing, 3>(0, n, num_columns, for_each, store, team);
     } else {
       for (int first = 0; first < n; first += 5 * kPlaces) {
-        SumPartOfCell<kIsSliced, 5>(
+        SumPartOfCell<kSlicing, 5>(
             first, n, num_columns, for_each, store, team);
       }
     }

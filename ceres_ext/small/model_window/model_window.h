@@ -386,8 +386,7 @@ struct ModelWindow {
   }
   // Column c of S begins at its diagonal.
   CERES_EXT_HOST_DEVICE double* SchurColumn(int c) const {
-    return schur + int64_t{c} * (counts.num_columns + 1) -
-           int64_t{c} * (c - 1) / 2;
+    return schur + (c * (counts.num_columns + 1) - c * (c - 1) / 2);
   }
   CERES_EXT_HOST_DEVICE double* Schur(int r, int c) const {
     return SchurColumn(c) + (r - c);
