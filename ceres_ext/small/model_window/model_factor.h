@@ -3,9 +3,10 @@
 // The factorisation of S of a model window (model_solve.h) by a team, and the
 // step of F.
 //
-//   per block of F  its diagonal by the first warp, a row in a lane's registers
-//                   the rows below, a thread each
-//                   what is behind it, a warp two columns
+//   per block of F  the rows below its diagonal, a thread each
+//                   what is behind it, a warp two columns, and meanwhile the
+//                   next diagonal by the first warp, a row in a lane's
+//                   registers
 //
 // A thread of the host takes whole columns, by vectors. On a device functions
 // know the number of a block's columns, or it is 0.
@@ -39,16 +40,24 @@ class ModelFactor {
     }
     team_->Barrier();
     const int num_blocks = w_.counts.num_others;
+    if constexpr (kWarp > 1) {
+      if (rank() < kWarp && num_blocks > 0) {
+        FactorizeNext(w_.other(0), nullptr, verdict);
+      }
+      team_->Barrier();
+    }
     for (int b = 0; b < num_blocks; ++b) {
       const ModelBlock block = w_.other(b);
       const Runs runs = {w_.runs, w_.run_begin[b], w_.run_begin[b + 1]};
       if constexpr (kWarp > 1) {
+        const ModelBlock* const next =
+            b + 1 < num_blocks ? &w_.other(b + 1) : nullptr;
         if (block.num_columns == 6) {
-          EliminateBlock<6>(block, runs, verdict);
+          EliminateBlock<6>(block, runs, next, verdict);
         } else if (block.num_columns == 9) {
-          EliminateBlock<9>(block, runs, verdict);
+          EliminateBlock<9>(block, runs, next, verdict);
         } else {
-          EliminateBlock<0>(block, runs, verdict);
+          EliminateBlock<0>(block, runs, next, verdict);
         }
       } else {
         EliminateByColumns(block, runs, verdict);
@@ -194,9 +203,12 @@ class ModelFactor {
   template <int kN>
   static constexpr int kMost = kN > 0 ? kN : kMaxModelValues;
 
+  // Rows and columns behind a block whose diagonal has its factor, and the
+  // factor of the next one.
   template <int kN>
   CERES_EXT_HOST_DEVICE void EliminateBlock(const ModelBlock& block,
                                             const Runs& runs,
+                                            const ModelBlock* next,
                                             int32_t* verdict) const {
     const int n = kN > 0 ? kN : block.num_columns;
     // Column t of the block is at first + offset[t].
@@ -207,12 +219,6 @@ class ModelFactor {
     for (int t = 1; t < kMost<kN>; ++t) {
       offset[t] = offset[t - 1] + Stride(block.column + t - 1);
     }
-    if (rank() < kWarp &&
-        !FactorizeInRegisters<kN>(block.column, n, first, offset) &&
-        rank() == 0) {
-      *verdict = 0;
-    }
-    team_->Barrier();
     // The rows of all runs are dealt out to threads one after the other.
     int dealt = rank();
     for (int k = runs.begin; k < runs.end; ++k) {
@@ -224,28 +230,71 @@ class ModelFactor {
       dealt = r - run.end;
     }
     team_->Barrier();
-    int turn = rank() / kWarp;
-    for (int k = runs.begin; k < runs.end; ++k) {
-      const int begin = runs.all[k].begin;
-      const int end = runs.all[k].end < size_ ? runs.all[k].end : size_;
-      int c = begin + 2 * turn;
-      for (; c < end; c += 2 * (num_threads() / kWarp)) {
-        UpdateTwoColumns<kN>(n, c, c + 1 < end, k, runs, first, offset);
+    if (rank() < kWarp) {
+      if (next != nullptr) {
+        FactorizeNext(*next, &block, verdict);
       }
-      turn = (c - begin) / 2 - (end - begin + 1) / 2;
+    } else {
+      const int from =
+          next != nullptr ? next->column + next->num_columns : size_;
+      const int num_warps = num_threads() / kWarp - 1;
+      int turn = rank() / kWarp - 1;
+      for (int k = runs.begin; k < runs.end; ++k) {
+        const int begin = runs.all[k].begin;
+        const int end = runs.all[k].end < size_ ? runs.all[k].end : size_;
+        int c = begin + 2 * turn;
+        for (; c < end; c += 2 * num_warps) {
+          UpdateTwoColumns<kN>(n, c, c + 1 < end, from, k, runs, first, offset);
+        }
+        turn = (c - begin) / 2 - (end - begin + 1) / 2;
+      }
     }
     team_->Barrier();
   }
 
+  // The factor of a block's diagonal by a warp, after the columns of the block
+  // before it are subtracted.
+  CERES_EXT_HOST_DEVICE void FactorizeNext(const ModelBlock& block,
+                                           const ModelBlock* before,
+                                           int32_t* verdict) const {
+    const bool is_definite =
+        block.num_columns == 6   ? FactorizeDiagonal<6>(block, before)
+        : block.num_columns == 9 ? FactorizeDiagonal<9>(block, before)
+                                 : FactorizeDiagonal<0>(block, before);
+    if (!is_definite && rank() == 0) {
+      *verdict = 0;
+    }
+  }
+
   // A lane has a row. What is above the diagonal is not used.
   template <int kN>
-  CERES_EXT_HOST_DEVICE bool FactorizeInRegisters(
-      int column, int n, double* first, const int (&offset)[kMost<kN>]) const {
+  CERES_EXT_HOST_DEVICE bool FactorizeDiagonal(const ModelBlock& block,
+                                               const ModelBlock* before) const {
+    const int n = kN > 0 ? kN : block.num_columns;
     const int r = lane();
+    double* const first = Column(block.column) + block.column;
+    int offset[kMost<kN>];
     double row[kMost<kN>];
+    offset[0] = 0;
     CERES_EXT_WINDOW_UNROLL
     for (int c = 0; c < kMost<kN>; ++c) {
-      row[c] = c <= r && r < n ? first[offset[c] + column + r] : 0.0;
+      if (c > 0) {
+        offset[c] = offset[c - 1] + Stride(block.column + c - 1);
+      }
+      row[c] = c <= r && r < n ? first[offset[c] + r] : 0.0;
+    }
+    if (before != nullptr) {
+      const double* column = Column(before->column) + block.column;
+      for (int t = 0; t < before->num_columns; ++t) {
+        const double mine = column[r < n ? r : 0];
+        CERES_EXT_WINDOW_UNROLL
+        for (int c = 0; c < kMost<kN>; ++c) {
+          if (c < n) {
+            row[c] -= mine * column[c];
+          }
+        }
+        column += Stride(before->column + t);
+      }
     }
     bool is_definite = true;
     CERES_EXT_WINDOW_UNROLL
@@ -266,7 +315,7 @@ class ModelFactor {
     CERES_EXT_WINDOW_UNROLL
     for (int c = 0; c < kMost<kN>; ++c) {
       if (c <= r && r < n) {
-        first[offset[c] + column + r] = row[c];
+        first[offset[c] + r] = row[c];
       }
     }
     return is_definite;
@@ -305,12 +354,14 @@ class ModelFactor {
     }
   }
 
-  // Columns c and c + 1, of run k, or c alone, by a warp. A lane has rows.
+  // Columns c and c + 1, of run k, or c alone, by a warp. A lane has rows, of
+  // columns before `from` those from there on.
   template <int kN>
   CERES_EXT_HOST_DEVICE void UpdateTwoColumns(
       int n,
       int c,
       bool has_two,
+      int from,
       int k,
       const Runs& runs,
       const double* first,
@@ -324,9 +375,11 @@ class ModelFactor {
     }
     double* const to = Column(c);
     double* const to_next = to + Stride(c);
+    const int begin = c < from ? from : c;
     for (int l = k; l < runs.end; ++l) {
       const ModelRun run = runs.all[l];
-      for (int r = (l == k ? c : run.begin) + lane(); r < run.end; r += kWarp) {
+      for (int r = (l == k ? begin : run.begin) + lane(); r < run.end;
+           r += kWarp) {
         double sum = 0.0;
         double sum_next = 0.0;
         CERES_EXT_WINDOW_UNROLL

@@ -3,6 +3,7 @@
 #include "ceres_ext/small/model_window/model_launcher.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "ceres_ext/rows/model_evaluator.h"
 
@@ -12,10 +13,26 @@ using kernels::Status;
 
 namespace {
 
-// Rounds that are queued at once: an iteration each, or a step that is not
-// valid. Users' limits are 8 to 50 iterations mostly; what is queued behind the
-// end takes 2 us a kernel.
+// Rounds that are queued at once for few windows, and for others, whose host
+// has other work than to wait. What is queued behind the end takes 2 us a
+// kernel.
+constexpr int kFewWindows = 16;
 constexpr int kQueuedRounds = 16;
+constexpr int kMostQueuedRounds = 64;
+
+// Rounds until all have ended. With Levenberg-Marquardt steps each ends an
+// iteration, or the one that finds a covariance; of others some solve again.
+int64_t MostRounds(const std::vector<ModelWindowRecord>& records,
+                   const LoopOptions& options) {
+  if (options.dogleg != DoglegType::kNone) {
+    return std::numeric_limits<int64_t>::max();
+  }
+  const bool any_wanted = std::any_of(
+      records.begin(), records.end(), [](const ModelWindowRecord& record) {
+        return record.counts.num_wanted > 0;
+      });
+  return int64_t{options.max_num_iterations} + (any_wanted ? 2 : 1);
+}
 
 }  // namespace
 
@@ -132,11 +149,17 @@ Status ModelLauncher<Machine>::Launch(
     params->records = records_.data();
     params->tables = {factors_.data(), factor_begin_.data()};
     CERES_EXT_RETURN_IF_ERROR(BeginModelWindows(*params, machine_->stream()));
-    const int n = static_cast<int>(std::min<int64_t>(
-        int64_t{params->options.max_num_iterations} + 1, kQueuedRounds));
+    int64_t left = MostRounds(*records, params->options);
+    const int64_t at_once =
+        params->num_windows <= kFewWindows ? kQueuedRounds : kMostQueuedRounds;
     int32_t continues = 1;
     while (continues != 0) {
+      const auto n = static_cast<int>(std::min(left, at_once));
       CERES_EXT_RETURN_IF_ERROR(QueueRounds(n, rows, params));
+      left -= n;
+      if (left == 0) {
+        return {};
+      }
       CERES_EXT_RETURN_IF_ERROR(
           machine_->Download(1, flags_.data() + n, &continues));
       pass_stop();

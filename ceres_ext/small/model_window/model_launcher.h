@@ -36,7 +36,7 @@ class ModelLauncher {
                             const ManifoldTable& manifolds);
   const kernels::RobustLoss* losses() const { return losses_.data(); }
 
-  // Solves the windows. *params has the options, inputs and
+  // Queues the solution of the windows. *params has the options, inputs and
   // outputs. Places scratch in *records and *rows. pass_stop: called wherever
   // it has waited.
   kernels::Status Launch(std::vector<ModelWindowRecord>* records,

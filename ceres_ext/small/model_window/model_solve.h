@@ -104,23 +104,17 @@ class ModelSolve : public ModelWindow {
 
   // H and g at x, and with the first the scales of columns.
   CERES_EXT_HOST_DEVICE void AddCells() {
-    for (int e = group(); e < counts.num_eliminated; e += num_groups()) {
-      const ModelCell* const cell = diagonal_cells + e;
-      const int n = blocks[e].num_columns;
-      AddCell<Slicing::kNone>(cell, n, n, [&](int r, int c, double sum) {
-        v[9 * e + 3 * r + c] = sum;
-        if (r == c) {
-          SetDiagonal(kE * e + r, sum);
-        }
-      });
-      AddGradient<Slicing::kNone>(cell, n, gradient + kE * e);
-      for (int r = n + place(); r < kE; r += kPlaces) {
-        SetDiagonal(kE * e + r, 0.0);
-        gradient[kE * e + r] = 0.0;
+    // Threads begin at different places of the lists, so that few have cells of
+    // each where there are more threads than cells.
+    const int num_cells = counts.num_eliminated + counts.num_eliminated_cells;
+    for (int i = Turned(group(), num_groups(), 2); i < num_cells;
+         i += num_groups()) {
+      if (i < counts.num_eliminated) {
+        AddEliminatedBlock(i);
+        continue;
       }
-    }
-    for (int k = group(); k < counts.num_eliminated_cells; k += num_groups()) {
-      const ModelCell* const cell = eliminated_cells + k;
+      const ModelCell* const cell =
+          eliminated_cells + (i - counts.num_eliminated);
       const ModelEliminated& e = eliminated[cell->a];
       double* const to = w + e.w + cell->values;
       AddCell<Slicing::kNone>(
@@ -129,7 +123,8 @@ class ModelSolve : public ModelWindow {
           other(cell->b).num_columns,
           [&](int r, int c, double sum) { to[e.width * r + c] = sum; });
     }
-    for (int k = warp(); k < counts.num_cells; k += num_warps()) {
+    for (int k = Turned(warp(), num_warps(), 1); k < counts.num_cells;
+         k += num_warps()) {
       if (!Slices::IsLong(cells[k + 1].begin - cells[k].begin)) {
         AddCellOfOthers<Slicing::kWarp>(cells + k);
       }
@@ -151,7 +146,8 @@ class ModelSolve : public ModelWindow {
     for (int64_t k = rank(); k < num_values; k += size()) {
       schur[k] = 0.0;
     }
-    for (int b = rank(); b < num_blocks() && phase() == ModelPhase::kLinearize;
+    for (int b = Turned(rank(), size(), 2);
+         b < num_blocks() && phase() == ModelPhase::kLinearize;
          b += size()) {
       changes[b] = LargestChange(b);
     }
@@ -159,7 +155,8 @@ class ModelSolve : public ModelWindow {
 
   // Behind Eliminate.
   CERES_EXT_HOST_DEVICE void FormSchur() {
-    for (int k = warp(); k < counts.num_cells; k += num_warps()) {
+    for (int k = Turned(warp(), num_warps(), 2); k < counts.num_cells;
+         k += num_warps()) {
       if (!Slices::IsLong(cells[k + 1].schur - cells[k].schur)) {
         FormCell<Slicing::kWarp>(cells + k);
       }
@@ -218,6 +215,10 @@ class ModelSolve : public ModelWindow {
   CERES_EXT_HOST_DEVICE int num_groups() const { return kSlices * num_warps(); }
   CERES_EXT_HOST_DEVICE int num_blocks() const {
     return counts.num_eliminated + counts.num_others;
+  }
+  // The number i of n, begun so many quarters later.
+  CERES_EXT_HOST_DEVICE static int Turned(int i, int n, int quarters) {
+    return (i + n - n * quarters / 4) % n;
   }
   CERES_EXT_HOST_DEVICE int first_column(int block) const {
     return blocks[block].column +
@@ -496,6 +497,23 @@ class ModelSolve : public ModelWindow {
                           });
         },
         [&](int r, int, double sum) { to[r] = sum; });
+  }
+
+  // V, and the gradient of a block of E.
+  CERES_EXT_HOST_DEVICE void AddEliminatedBlock(int e) const {
+    const ModelCell* const cell = diagonal_cells + e;
+    const int n = blocks[e].num_columns;
+    AddCell<Slicing::kNone>(cell, n, n, [&](int r, int c, double sum) {
+      v[9 * e + 3 * r + c] = sum;
+      if (r == c) {
+        SetDiagonal(kE * e + r, sum);
+      }
+    });
+    AddGradient<Slicing::kNone>(cell, n, gradient + kE * e);
+    for (int r = n + place(); r < kE; r += kPlaces) {
+      SetDiagonal(kE * e + r, 0.0);
+      gradient[kE * e + r] = 0.0;
+    }
   }
 
   // A cell of U, with the gradient's elements if it is on the diagonal.
