@@ -36,7 +36,7 @@ class PartTeam {
  public:
   static constexpr int kWarp = kernels::kWarpSize;
   static constexpr int kWarps = kPartThreads / kWarp;
-  static constexpr int kExchange = kPartThreads * 5;
+  static constexpr int kExchange = kPartThreads * 6;
 
   __device__ PartTeam(int part, int num_parts, double* exchange)
       : part_(part), num_parts_(num_parts), exchange_(exchange) {}
@@ -92,6 +92,8 @@ constexpr int64_t kModelHeadBytes =
     (sizeof(ModelHead<BlockTeam, false>) + 15) / 16 * 16;
 static_assert(sizeof(ModelHead<BlockTeam, true>) ==
               sizeof(ModelHead<BlockTeam, false>));
+// What is read again for each block of F, in front of S where it has room.
+constexpr int64_t kModelTableBytes = 4096;
 constexpr int64_t kModelPartHead =
     (sizeof(ModelHead<PartTeam, false>) + 15) / 16 * 16;
 constexpr int64_t kModelPartBytes =
@@ -213,6 +215,30 @@ __global__ void CERES_EXT_BOUNDS(kPartThreads)
   }
 }
 
+// The table in the block's shared memory from *next on, or where it is if that
+// has no room.
+template <typename T>
+__device__ const T* ToShared(const T* from,
+                             int n,
+                             const unsigned char* end,
+                             unsigned char** next) {
+  static_assert(sizeof(T) % sizeof(uint32_t) == 0);
+  const auto num_bytes = static_cast<int64_t>(n * sizeof(T));
+  if (num_bytes > end - *next) {
+    return from;
+  }
+  unsigned char* const to = *next;
+  *next += (num_bytes + 7) / 8 * 8;
+  for (int64_t k = sizeof(uint32_t) * threadIdx.x; k < num_bytes;
+       k += sizeof(uint32_t) * blockDim.x) {
+    uint32_t word;
+    memcpy(
+        &word, reinterpret_cast<const unsigned char*>(from) + k, sizeof(word));
+    memcpy(to + k, &word, sizeof(word));
+  }
+  return reinterpret_cast<const T*>(to);
+}
+
 // Mapping: a block has a window, with S in shared memory where it fits.
 template <bool kIsDogleg>
 __global__ void CERES_EXT_BOUNDS(kStepThreads)
@@ -224,18 +250,30 @@ __global__ void CERES_EXT_BOUNDS(kStepThreads)
     return;
   }
   auto* const solve = SetupSolve<BlockTeam, kIsDogleg>(window, memory, nullptr);
-  const int64_t num_values = ModelSchurSize(window.counts.num_columns);
+  const ModelCounts& counts = window.counts;
+  unsigned char* next = memory + kModelHeadBytes;
+  unsigned char* const end = next + kModelTableBytes;
+  const auto* const others =
+      ToShared(window.others, counts.num_others, end, &next);
+  const auto* const run_begin =
+      ToShared(window.run_begin, counts.num_others + 1, end, &next);
+  const auto* const runs = ToShared(window.runs, counts.num_runs, end, &next);
+  const int64_t num_values = ModelSchurSize(counts.num_columns);
+  double* schur = window.schur;
   if (phase != ModelPhase::kChoose &&
       num_values * static_cast<int64_t>(sizeof(double)) <= params.schur_bytes) {
-    auto* const schur = reinterpret_cast<double*>(memory + kModelHeadBytes);
+    schur = reinterpret_cast<double*>(end);
     for (int64_t k = threadIdx.x; k < num_values; k += blockDim.x) {
       schur[k] = window.schur[k];
     }
-    if (threadIdx.x == 0) {
-      solve->schur = schur;
-    }
-    __syncthreads();
   }
+  if (threadIdx.x == 0) {
+    solve->others = others;
+    solve->run_begin = run_begin;
+    solve->runs = runs;
+    solve->schur = schur;
+  }
+  __syncthreads();
   solve->Step();
   if (threadIdx.x == 0 && solve->phase() != ModelPhase::kEnded) {
     *params.continues = 1;
@@ -259,7 +297,7 @@ kernels::Status QueuePart(const AdvanceModelsParams& params,
 
 }  // namespace
 
-int64_t ModelHeadBytes() { return kModelHeadBytes; }
+int64_t ModelHeadBytes() { return kModelHeadBytes + kModelTableBytes; }
 
 kernels::Status BeginModelWindows(const AdvanceModelsParams& params,
                                   cudaStream_t stream) {
@@ -288,7 +326,7 @@ kernels::Status AdvanceModelWindows(const AdvanceModelsParams& params,
   return kernels::Launch(
       "StepModelWindowsKernel",
       is_dogleg ? StepModelWindowsKernel<true> : StepModelWindowsKernel<false>,
-      {params.num_windows, kStepThreads, kModelHeadBytes + params.schur_bytes},
+      {params.num_windows, kStepThreads, ModelHeadBytes() + params.schur_bytes},
       stream,
       params);
 }

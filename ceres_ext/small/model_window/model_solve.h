@@ -121,6 +121,7 @@ class ModelSolve : public ModelWindow {
           cell,
           blocks[cell->a].num_columns,
           other(cell->b).num_columns,
+          false,
           [&](int r, int c, double sum) { to[e.width * r + c] = sum; });
     }
     for (int k = Turned(warp(), num_warps(), 1); k < counts.num_cells;
@@ -453,63 +454,38 @@ class ModelSolve : public ModelWindow {
     }
   }
 
-  // SumModelCell of this warp or slice.
-  template <Slicing kSlicing, typename ForEach, typename Store>
-  CERES_EXT_HOST_DEVICE void SumCell(int num_rows,
-                                     int num_columns,
-                                     const ForEach& for_each,
-                                     const Store& store) const {
-    SumModelCell<kSlicing>(num_rows, num_columns, for_each, store, team_);
-  }
-  // The sum over a cell's rows.
+  // The sum over a cell's rows, and of a diagonal one the gradient's elements.
   template <Slicing kSlicing, typename Store>
   CERES_EXT_HOST_DEVICE void AddCell(const ModelCell* cell,
                                      int num_rows,
                                      int num_columns,
+                                     bool is_diagonal,
                                      const Store& store) const {
-    SumCell<kSlicing>(
+    SumModelCell<kSlicing>(
         num_rows,
         num_columns,
+        is_diagonal,
         [&](int turn, int turns, const auto& function) {
-          ForEachResidual(cell,
-                          turn,
-                          turns,
-                          [&](const double* a, const double* b, const double*) {
-                            function(a, b);
-                          });
+          ForEachResidual(cell, turn, turns, function);
         },
-        store);
-  }
-  // The elements of g that a diagonal cell's rows add up to.
-  template <Slicing kSlicing>
-  CERES_EXT_HOST_DEVICE void AddGradient(const ModelCell* cell,
-                                         int num_columns,
-                                         double* to) const {
-    SumCell<kSlicing>(
-        num_columns,
-        1,
-        [&](int turn, int turns, const auto& function) {
-          ForEachResidual(cell,
-                          turn,
-                          turns,
-                          [&](const double* a, const double*, const double* r) {
-                            function(a, r);
-                          });
-        },
-        [&](int r, int, double sum) { to[r] = sum; });
+        store,
+        team_);
   }
 
   // V, and the gradient of a block of E.
   CERES_EXT_HOST_DEVICE void AddEliminatedBlock(int e) const {
     const ModelCell* const cell = diagonal_cells + e;
     const int n = blocks[e].num_columns;
-    AddCell<Slicing::kNone>(cell, n, n, [&](int r, int c, double sum) {
+    AddCell<Slicing::kNone>(cell, n, n, true, [&](int r, int c, double sum) {
+      if (c == n) {
+        gradient[kE * e + r] = sum;
+        return;
+      }
       v[9 * e + 3 * r + c] = sum;
       if (r == c) {
         SetDiagonal(kE * e + r, sum);
       }
     });
-    AddGradient<Slicing::kNone>(cell, n, gradient + kE * e);
     for (int r = n + place(); r < kE; r += kPlaces) {
       SetDiagonal(kE * e + r, 0.0);
       gradient[kE * e + r] = 0.0;
@@ -523,17 +499,21 @@ class ModelSolve : public ModelWindow {
     const int num_columns = other(cell->b).num_columns;
     const bool is_diagonal = cell->a == cell->b;
     double* const to = u + cell->values;
-    AddCell<kSlicing>(
-        cell, a.num_columns, num_columns, [&](int r, int c, double sum) {
-          to[num_columns * r + c] = sum;
-          if (is_diagonal && r == c) {
-            SetDiagonal(first_other() + a.column + r, sum);
-          }
-        });
-    if (is_diagonal) {
-      AddGradient<kSlicing>(
-          cell, num_columns, gradient + first_other() + a.column);
-    }
+    AddCell<kSlicing>(cell,
+                      a.num_columns,
+                      num_columns,
+                      is_diagonal,
+                      [&](int r, int c, double sum) {
+                        const int column = first_other() + a.column + r;
+                        if (c == num_columns) {
+                          gradient[column] = sum;
+                          return;
+                        }
+                        to[num_columns * r + c] = sum;
+                        if (is_diagonal && r == c) {
+                          SetDiagonal(column, sum);
+                        }
+                      });
   }
 
   // A cell of S, and the elements of b if it is on the diagonal.
@@ -542,48 +522,30 @@ class ModelSolve : public ModelWindow {
     const ModelBlock& a = other(cell->a);
     const ModelBlock& b = other(cell->b);
     const bool is_diagonal = cell->a == cell->b;
-    SumCell<kSlicing>(
+    SumModelCell<kSlicing>(
         a.num_columns,
         b.num_columns,
+        is_diagonal,
         [&](int turn, int turns, const auto& function) {
-          ForEachEliminated(
-              cell,
-              turn,
-              turns,
-              [&](const double* of_a, const double* of_b, const double*) {
-                function(of_a, of_b);
-              });
+          ForEachEliminated(cell, turn, turns, function);
         },
         [&](int r, int c, double sum) {
+          const int row = a.column + r;
+          if (c == b.num_columns) {
+            *Schur(counts.num_columns, row) =
+                sum - gradient[first_other() + row];
+            return;
+          }
           if (is_diagonal && c > r) {
             return;
           }
           double value = u[cell->values + b.num_columns * r + c] - sum;
           if (is_diagonal && r == c) {
-            value += Damping(first_other() + a.column + r);
+            value += Damping(first_other() + row);
           }
-          *Schur(a.column + r, b.column + c) = value;
-        });
-    if (!is_diagonal) {
-      return;
-    }
-    SumCell<kSlicing>(
-        a.num_columns,
-        1,
-        [&](int turn, int turns, const auto& function) {
-          ForEachEliminated(
-              cell,
-              turn,
-              turns,
-              [&](const double* of_a, const double*, const double* of_z) {
-                function(of_a, of_z);
-              });
+          *Schur(row, b.column + c) = value;
         },
-        [&](int r, int, double sum) {
-          const int column = a.column + r;
-          *Schur(counts.num_columns, column) =
-              sum - gradient[first_other() + column];
-        });
+        team_);
   }
 
   CERES_EXT_HOST_DEVICE double Damping(int column) const {

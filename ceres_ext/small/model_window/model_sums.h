@@ -68,19 +68,22 @@ struct ModelSlices {
   }
 };
 
-// kTile elements a place of a cell's n, from the first on.
+// kTile elements a place of those of SumModelCell, from the first on.
 template <ModelSlicing kSlicing,
           int kTile,
           typename ForEach,
           typename Store,
           typename Team>
 CERES_EXT_HOST_DEVICE void SumPartOfCell(int first,
-                                         int n,
+                                         int num_rows,
                                          int num_columns,
+                                         bool has_right,
                                          const ForEach& for_each,
                                          const Store& store,
                                          Team* team) {
   using Slices = ModelSlices<Team>;
+  const int width = num_columns + (has_right ? 1 : 0);
+  const int n = num_rows * width;
   const int turn = Slices::turn(*team, kSlicing);
   const int place = Slices::place(*team);
   int row[kTile];
@@ -89,16 +92,19 @@ CERES_EXT_HOST_DEVICE void SumPartOfCell(int first,
   for (int t = 0; t < kTile; ++t) {
     const int given = first + place + Slices::kPlaces * t;
     const int e = given < n ? given : n - 1;
-    row[t] = e / num_columns;
-    column[t] = e % num_columns;
+    row[t] = e / width;
+    column[t] = e % width;
     sums[t] = 0.0;
   }
-  for_each(
-      turn, Slices::NumTurns(kSlicing), [&](const double* a, const double* b) {
-        for (int t = 0; t < kTile; ++t) {
-          sums[t] += a[row[t]] * b[column[t]];
-        }
-      });
+  for_each(turn,
+           Slices::NumTurns(kSlicing),
+           [&](const double* a, const double* b, const double* right) {
+             for (int t = 0; t < kTile; ++t) {
+               const double* const factor =
+                   column[t] < num_columns ? b + column[t] : right;
+               sums[t] += a[row[t]] * *factor;
+             }
+           });
   if constexpr (kSlicing == ModelSlicing::kWarp) {
     team->SumSlices(sums, Slices::kSlices);
   } else if constexpr (kSlicing == ModelSlicing::kUnit) {
@@ -140,36 +146,54 @@ CERES_EXT_HOST_DEVICE void SumCellOnHost(int num_rows,
 }
 
 // Calls store(r, c, sum) for each element of the sum of a'b over what
-// for_each(turn, turns, function) calls function(a, b) for. All lanes
-// that take turns call this.
+// for_each(turn, turns, function) calls function(a, b, right) for, and if
+// has_right store(r, num_columns, sum) for those of a right[0]. All lanes that
+// take turns call this.
 template <ModelSlicing kSlicing,
           typename ForEach,
           typename Store,
           typename Team>
 CERES_EXT_HOST_DEVICE void SumModelCell(int num_rows,
                                         int num_columns,
+                                        bool has_right,
                                         const ForEach& for_each,
                                         const Store& store,
                                         Team* team) {
   if constexpr (Team::kWarp > 1) {
     constexpr int kPlaces = ModelSlices<Team>::kPlaces;
-    const int n = num_rows * num_columns;
+    constexpr int kTile = 6;
+    const int n = num_rows * (num_columns + (has_right ? 1 : 0));
     if (n <= kPlaces) {
-      SumPartOfCell<kSlicing, 1>(0, n, num_columns, for_each, store, team);
-    } else if (n <= 3 * kPlaces) {
-      SumPartOfCell<kSlicing, 3>(0, n, num_columns, for_each, store, team);
-    } else {
-      for (int first = 0; first < n; first += 5 * kPlaces) {
-        SumPartOfCell<kSlicing, 5>(
-            first, n, num_columns, for_each, store, team);
-      }
+      SumPartOfCell<kSlicing, 1>(
+          0, num_rows, num_columns, has_right, for_each, store, team);
+      return;
+    }
+    for (int first = 0; first < n; first += kTile * kPlaces) {
+      SumPartOfCell<kSlicing, kTile>(
+          first, num_rows, num_columns, has_right, for_each, store, team);
     }
   } else {
     SumCellOnHost(
         num_rows,
         num_columns,
-        [&](const auto& function) { for_each(0, 1, function); },
+        [&](const auto& function) {
+          for_each(0, 1, [&](const double* a, const double* b, const double*) {
+            function(a, b);
+          });
+        },
         store);
+    if (has_right) {
+      SumCellOnHost(
+          num_rows,
+          1,
+          [&](const auto& function) {
+            for_each(
+                0, 1, [&](const double* a, const double*, const double* right) {
+                  function(a, right);
+                });
+          },
+          [&](int r, int, double sum) { store(r, num_columns, sum); });
+    }
   }
 }
 

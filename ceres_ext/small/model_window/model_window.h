@@ -329,6 +329,7 @@ struct ModelWindow {
     start = reinterpret_cast<const double*>(inputs + in.values);
     constants = reinterpret_cast<const double*>(inputs + in.constants);
     blocks = reinterpret_cast<const ModelBlock*>(inputs + in.blocks);
+    others = blocks + counts.num_eliminated;
     eliminated =
         reinterpret_cast<const ModelEliminated*>(inputs + in.eliminated);
     diagonal_cells =
@@ -382,7 +383,7 @@ struct ModelWindow {
     return first_other() + counts.num_columns;
   }
   CERES_EXT_HOST_DEVICE const ModelBlock& other(int b) const {
-    return blocks[counts.num_eliminated + b];
+    return others[b];
   }
   // Column c of S begins at its diagonal.
   CERES_EXT_HOST_DEVICE double* SchurColumn(int c) const {
@@ -423,6 +424,7 @@ struct ModelWindow {
   const double* start;
   const double* constants;
   const ModelBlock* blocks;
+  const ModelBlock* others;  // those of F
   const ModelEliminated* eliminated;
   const ModelCell* diagonal_cells;  // EE
   const ModelCell* eliminated_cells;
