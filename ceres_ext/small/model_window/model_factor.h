@@ -206,10 +206,10 @@ class ModelFactor {
   // Rows and columns behind a block whose diagonal has its factor, and the
   // factor of the next one.
   template <int kN>
-  CERES_EXT_HOST_DEVICE void EliminateBlock(const ModelBlock& block,
-                                            const Runs& runs,
-                                            const ModelBlock* next,
-                                            int32_t* verdict) const {
+  CERES_EXT_WINDOW_PHASE void EliminateBlock(const ModelBlock& block,
+                                             const Runs& runs,
+                                             const ModelBlock* next,
+                                             int32_t* verdict) const {
     const int n = kN > 0 ? kN : block.num_columns;
     // Column t of the block is at first + offset[t].
     double* const first = Column(block.column);
@@ -268,8 +268,8 @@ class ModelFactor {
 
   // A lane has a row. What is above the diagonal is not used.
   template <int kN>
-  CERES_EXT_HOST_DEVICE bool FactorizeDiagonal(const ModelBlock& block,
-                                               const ModelBlock* before) const {
+  CERES_EXT_WINDOW_PHASE bool FactorizeDiagonal(
+      const ModelBlock& block, const ModelBlock* before) const {
     const int n = kN > 0 ? kN : block.num_columns;
     const int r = lane();
     double* const first = Column(block.column) + block.column;
@@ -400,7 +400,7 @@ class ModelFactor {
 
   // From the last block on: its own columns by the first warp, and what they
   // are of the rest of b, a thread an element.
-  CERES_EXT_HOST_DEVICE void SolveByBlocks(double* s) const {
+  CERES_EXT_WINDOW_PHASE void SolveByBlocks(double* s) const {
     for (int b = w_.counts.num_others - 1; b >= 0; --b) {
       const int begin = w_.other(b).column;
       const int end = begin + w_.other(b).num_columns;
