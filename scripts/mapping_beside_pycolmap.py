@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""ceres_ext.colmap.incremental_mapping beside pycolmap's, in one process.
+"""The mappers of ceres_ext.colmap beside pycolmap's, in one process.
 
-  scripts/mapping_beside_pycolmap.py FOLDER DEVICE THREADS IMAGES|MODEL...
+  scripts/mapping_beside_pycolmap.py [--global] FOLDER DEVICE THREADS IMAGES|MODEL...
 
 FOLDER keeps the databases. IMAGES: pycolmap generates so many images and 60 points for
 each, seen by the 3 to 12 images nearest to it, noise of half a pixel, 10 % wrong
@@ -10,7 +10,8 @@ matches, with one camera and with own cameras of known focal length. MODEL: the 
 of a model of COLMAP, whose tracks become matches. Lines of JSON, one for each database
 and mapper: seconds in all and in adjustments, calls, images, points, observations, mean
 error. "pycolmap" is its own function; "steps" is this package's mapper with pycolmap's
-adjuster, whose seconds in adjustments compare. Needs pycolmap.
+adjuster, whose seconds in adjustments compare. --global: the global mappers. Needs
+pycolmap.
 """
 
 import collections
@@ -26,7 +27,7 @@ import numpy
 import pycolmap
 
 from ceres_ext import colmap
-from ceres_ext.colmap import mapper
+from ceres_ext.colmap import mapper, refinement
 
 POINTS_PER_IMAGE = 60
 
@@ -110,25 +111,29 @@ def adjust_by_pycolmap(model, options, config, **_):
     return pycolmap.create_default_bundle_adjuster(options, config, model).solve()
 
 
-def run(name, database, device, threads):
-    options = pycolmap.IncrementalPipelineOptions()
+def run(name, database, device, threads, is_global):
+    options = (
+        pycolmap.GlobalPipelineOptions()
+        if is_global
+        else pycolmap.IncrementalPipelineOptions(extract_colors=False)
+    )
     options.num_threads = threads
     options.random_seed = 0
-    options.extract_colors = False
+    kind = "global_mapping" if is_global else "incremental_mapping"
     report = colmap.MappingReport()
-    adjust = mapper.bundle_adjustment
+    adjust = colmap.bundle_adjustment
     with tempfile.TemporaryDirectory() as folder:
         arguments = [database, folder, folder, options]
         start = time.perf_counter()
         if name == "pycolmap":
-            models = pycolmap.incremental_mapping(*arguments)
+            models = getattr(pycolmap, kind)(*arguments)
         else:
-            if name == "steps":
-                mapper.bundle_adjustment = adjust_by_pycolmap
-            models = colmap.incremental_mapping(
+            for module in (mapper, refinement):
+                is_theirs = name == "steps"
+                module.bundle_adjustment = adjust_by_pycolmap if is_theirs else adjust
+            models = getattr(colmap, kind)(
                 *arguments, mapping_report=report, device=device
             )
-            mapper.bundle_adjustment = adjust
         seconds = time.perf_counter() - start
     errors = [model.compute_mean_reprojection_error() for model in models.values()]
     result = {
@@ -140,15 +145,21 @@ def run(name, database, device, threads):
         "observations": [m.compute_num_observations() for m in models.values()],
         "error": [round(error, 6) for error in errors],
     }
-    for kind in ("local adjustment", "global adjustment"):
-        if kind in report.seconds:
-            result[kind] = [round(report.seconds[kind], 3), report.calls[kind]]
+    for work in (
+        "local adjustment",
+        "global adjustment",
+        "rotation averaging",
+        "global positioning",
+    ):
+        if work in report.seconds:
+            result[work] = [round(report.seconds[work], 3), report.calls[work]]
     print(json.dumps(result), flush=True)
 
 
 def main():
-    folder, device, threads, *counts = sys.argv[1:]
-    pycolmap.logging.minloglevel = 2
+    is_global = sys.argv[1] == "--global"
+    folder, device, threads, *counts = sys.argv[1 + is_global :]
+    pycolmap.logging.minloglevel = 3 if is_global else 2
     for count in counts:
         makers = {}
         if count.isdigit():
@@ -165,7 +176,7 @@ def main():
             if not path.exists():
                 make(path)
             for mapper_name in ("ceres_ext", "pycolmap", "steps", "ceres_ext"):
-                run(mapper_name, path, device, int(threads))
+                run(mapper_name, path, device, int(threads), is_global)
 
 
 if __name__ == "__main__":

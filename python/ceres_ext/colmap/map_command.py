@@ -8,6 +8,7 @@ import importlib
 import sys
 import typing
 
+from .global_mapper import global_mapping
 from .mapper import incremental_mapping
 from .mapping_report import MappingReport
 
@@ -15,8 +16,14 @@ from .mapping_report import MappingReport
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ceres_ext_map",
-        description="Maps images as 'colmap mapper' does, from a database with "
-        "features and matches.",
+        description="Maps images as 'colmap mapper' or 'colmap global_mapper' does, "
+        "from a database with features and matches.",
+    )
+    parser.add_argument(
+        "--mapper",
+        choices=["incremental", "global"],
+        default="incremental",
+        help="image by image, or all images at once (default: incremental)",
     )
     parser.add_argument("--database_path", required=True)
     parser.add_argument("--image_path", required=True)
@@ -40,8 +47,9 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a field of pycolmap.IncrementalPipelineOptions, as "
-        "ba_refine_principal_point=true or mapper.init_min_tri_angle=8",
+        help="a field of pycolmap.IncrementalPipelineOptions or "
+        "GlobalPipelineOptions, as ba_refine_principal_point=true or "
+        "mapper.init_min_tri_angle=8",
     )
     parser.add_argument("--device", default="AUTO", help="AUTO, HOST or CUDA")
     parser.add_argument("--num_threads", type=int, default=-1)
@@ -50,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _set_field(options: typing.Any, assignment: str) -> None:
+    kind = type(options).__name__
     path, equals, text = assignment.partition("=")
     *parents, name = path.split(".")
     for parent in parents:
@@ -57,7 +66,7 @@ def _set_field(options: typing.Any, assignment: str) -> None:
     if not equals or not hasattr(options, name):
         raise ValueError(
             f"--option {assignment}: expected NAME=VALUE with a field of "
-            "pycolmap.IncrementalPipelineOptions"
+            f"pycolmap.{kind}"
         )
     old = getattr(options, name)
     try:
@@ -92,30 +101,42 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 2
     pycolmap.logging.minloglevel = 1
+    is_global = given.mapper == "global"
     report = MappingReport(None if given.quiet else sys.stderr)
     try:
-        options = pycolmap.IncrementalPipelineOptions()
+        if is_global and (given.resume or given.input_path):
+            raise ValueError("--mapper global has no --resume and no --input_path")
+        options = (
+            pycolmap.GlobalPipelineOptions()
+            if is_global
+            else pycolmap.IncrementalPipelineOptions()
+        )
         options.num_threads = given.num_threads
         for assignment in given.option:
             _set_field(options, assignment)
-        models = incremental_mapping(
-            given.database_path,
-            given.image_path,
-            given.output_path,
-            options,
-            given.input_path,
-            mapping_report=report,
-            resume=given.resume,
-            checkpoint_frames=given.checkpoint_frames,
-            device=given.device,
-        )
+        paths = (given.database_path, given.image_path, given.output_path)
+        if is_global:
+            models = global_mapping(
+                *paths, options, mapping_report=report, device=given.device
+            )
+        else:
+            models = incremental_mapping(
+                *paths,
+                options,
+                given.input_path,
+                mapping_report=report,
+                resume=given.resume,
+                checkpoint_frames=given.checkpoint_frames,
+                device=given.device,
+            )
         if given.html:
             report.write_html(given.html)
     except (ImportError, OSError, TypeError, ValueError) as error:
         print(f"ceres_ext_map: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("ceres_ext_map: stopped; --resume continues", file=sys.stderr)
+        hint = "" if is_global else "; --resume continues"
+        print(f"ceres_ext_map: stopped{hint}", file=sys.stderr)
         return 130
     print(report.summary())
     for index, model in models.items():

@@ -18,15 +18,21 @@ _BAR_WIDTH = 30
 # More are not told apart on a screen.
 _MAX_POINTS_OF_PAGE = 20000
 # Stages whose time is that of solvers.
-_OPTIMISATION = ("local adjustment", "global adjustment", "adjustment by pycolmap")
+_OPTIMISATION = (
+    "local adjustment",
+    "global adjustment",
+    "adjustment by pycolmap",
+    "rotation averaging",
+    "global positioning",
+)
 
 
 class MappingStage(typing.NamedTuple):
     """The model after a step of its growth."""
 
     kind: str
-    """"initial pair", "image", "global" (a refinement of all) or "model" (it is
-    complete)."""
+    """"initial pair", "image", "positions" (of all images at once), "global" (a
+    refinement of all) or "model" (it is complete)."""
     text: str
     seconds: float
     """Since the mapping began."""
@@ -39,7 +45,7 @@ class MappingStage(typing.NamedTuple):
 
 
 class MappingReport:
-    """Collects the stages of incremental_mapping().
+    """Collects the stages of incremental_mapping() or global_mapping().
 
     stream: for example sys.stderr; receives a line for each stage, and a bar if it
     is a terminal. None: nothing is printed.
@@ -73,7 +79,8 @@ class MappingReport:
 
     @property
     def optimization_seconds(self) -> float:
-        """Seconds spent in adjustments, with reading and writing models."""
+        """Seconds spent in rotations, positions and adjustments, with reading and
+        writing models."""
         return sum(self.seconds.get(name, 0.0) for name in _OPTIMISATION)
 
     def summary(self) -> str:
@@ -81,7 +88,7 @@ class MappingReport:
         total = sum(self.seconds.values())
         lines = [
             f"{len(self._maps)} models of {self.num_images} images in {total:.2f} s, "
-            f"{self.optimization_seconds:.2f} s of it in adjustments"
+            f"{self.optimization_seconds:.2f} s of it in optimisation"
         ]
         for name, seconds in sorted(self.seconds.items(), key=lambda one: -one[1]):
             calls = self.calls.get(name)
