@@ -107,8 +107,10 @@ def test_several_models(tmp_path):
     models = mapped(path, tmp_path / "ours")
     assert [model.num_reg_images() for model in models.values()] == [8, 8]
     assert [model.num_images() for model in models.values()] == [8, 8]
-    names = [{image.name for image in model.images.values()} for model in models.values()]
-    assert not names[0] & names[1]
+    first, second = (
+        {image.name for image in model.images.values()} for model in models.values()
+    )
+    assert not first & second
     assert len(mapped(path, tmp_path / "one", {"multiple_models": False})) == 1
     assert mapped(path, tmp_path / "none", {"min_model_size": 9}) == {}
 
@@ -137,7 +139,7 @@ def test_the_command_has_the_same_bits_with_one_thread(shared, ours, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--mapper=global", "--resume"], "has no --resume and no --input_path"),
+        (["--mapper=global", "--resume"], "--resume: --mapper global does not have it"),
         (
             ["--mapper=global", "--option=mapper.init_min_tri_angle=8"],
             "a field of pycolmap.GlobalPipelineOptions",
@@ -250,7 +252,7 @@ def test_rotations_with_outliers(weights):
     wrong. The error of the average is about a degree over the root of the pairs of
     each."""
     rng = numpy.random.default_rng(0)
-    multiply, invert = rotation_averaging._multiply, rotation_averaging._invert
+    multiply, invert = rotation_averaging.multiply, rotation_averaging.invert
     true = random_rotations(rng, 30, 2.0)
     first, second = numpy.triu_indices(30, 1)
     chosen = numpy.sort(rng.permutation(len(first))[:250])
@@ -369,8 +371,8 @@ def test_pairs_without_a_matrix(kind, shared, tmp_path):
             cameras[0], pixels[0], cameras[0], pixels[1], geometry
         )
         angle = rotation_averaging._angle(
-            rotation_averaging._multiply(
-                rotation_averaging._invert(expected.rotations[0]),
+            rotation_averaging.multiply(
+                rotation_averaging.invert(expected.rotations[0]),
                 numpy.array(geometry.cam2_from_cam1.rotation.quat),
             )
         )

@@ -51,6 +51,15 @@ def _parser() -> argparse.ArgumentParser:
         "GlobalPipelineOptions, as ba_refine_principal_point=true or "
         "mapper.init_min_tri_angle=8",
     )
+    parser.add_argument(
+        "--antenna_offset",
+        metavar="X,Y,Z",
+        help="place of the antenna with the axes of the camera, with --option "
+        "use_prior_position=true",
+    )
+    parser.add_argument(
+        "--refine_antenna_offset", action="store_true", help="estimate this place"
+    )
     parser.add_argument("--device", default="AUTO", help="AUTO, HOST or CUDA")
     parser.add_argument("--num_threads", type=int, default=-1)
     parser.add_argument("--quiet", action="store_true")
@@ -88,6 +97,16 @@ def _set_field(options: typing.Any, assignment: str) -> None:
         ) from None
 
 
+def _check_global(given: argparse.Namespace) -> None:
+    for name in ("resume", "input_path", "antenna_offset", "refine_antenna_offset"):
+        if getattr(given, name):
+            raise ValueError(f"--{name}: --mapper global does not have it")
+
+
+def _numbers(text: str | None) -> list[float] | None:
+    return None if text is None else [float(part) for part in text.split(",")]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if there is a model, 1 if not, 2 if something is wrong with the
     arguments or files, 130 if the user stopped it."""
@@ -104,8 +123,8 @@ def main(arguments: list[str] | None = None) -> int:
     is_global = given.mapper == "global"
     report = MappingReport(None if given.quiet else sys.stderr)
     try:
-        if is_global and (given.resume or given.input_path):
-            raise ValueError("--mapper global has no --resume and no --input_path")
+        if is_global:
+            _check_global(given)
         options = (
             pycolmap.GlobalPipelineOptions()
             if is_global
@@ -127,6 +146,8 @@ def main(arguments: list[str] | None = None) -> int:
                 mapping_report=report,
                 resume=given.resume,
                 checkpoint_frames=given.checkpoint_frames,
+                antenna_offset=_numbers(given.antenna_offset),
+                refine_antenna_offset=given.refine_antenna_offset,
                 device=given.device,
             )
         if given.html:
@@ -139,6 +160,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ceres_ext_map: stopped{hint}", file=sys.stderr)
         return 130
     print(report.summary())
+    if report.antenna_offset is not None:
+        print("antenna offset:", *(f"{value:.4f}" for value in report.antenna_offset))
     for index, model in models.items():
         print(
             f"model {index}: {model.num_reg_images()} images, "

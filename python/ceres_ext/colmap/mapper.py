@@ -8,6 +8,7 @@ pycolmap.incremental_mapping, and all adjustments are of bundle_adjustment().
 
 from __future__ import annotations
 
+import collections.abc
 import copy
 import os
 import shutil
@@ -20,6 +21,7 @@ from . import checkpoint
 from .adjustment import bundle_adjustment, check_cameras
 from .mapping_report import MappingReport
 from .mirror import Mirror
+from .position_priors import PositionPriors
 from .refinement import (
     Callback,
     Path,
@@ -30,6 +32,7 @@ from .refinement import (
     unreadable,
     without_matches,
 )
+from .rotation_averaging import Doubles
 
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,6 +60,8 @@ def incremental_mapping(
     mapping_report: MappingReport | None = None,
     resume: bool = False,
     checkpoint_frames: int = 50,
+    antenna_offset: collections.abc.Sequence[float] | None = None,
+    refine_antenna_offset: bool = False,
     **values: Unpack[OptionValues],
 ) -> dict[int, typing.Any]:
     """Recovers cameras, poses and points, as pycolmap.incremental_mapping does.
@@ -77,12 +82,18 @@ def incremental_mapping(
     from the beginning if that does not exist. options must be the same.
     checkpoint_frames: registered frames between checkpoints; 0: none. There are
     none with input_path.
+    antenna_offset: with options.use_prior_position, the place of the antenna whose
+    positions the database has, (3,), with the axes of the reference camera of its
+    rig, x right, y down, z forward, in the unit of the positions. None: the camera.
+    refine_antenna_offset: the offset is estimated, from antenna_offset; positions are
+    used once ten frames are registered. mapping_report.antenna_offset has the result.
+    It needs images that look in several directions.
     values: as for ceres_ext.solve, for all adjustments, for example device="CUDA".
 
     Returns the models by number, pycolmap.Reconstruction. Two runs give the same
     bits, for any number of threads, also if one was stopped and resumed: a
-    random_seed of -1 is 0, and pycolmap registers images on one thread. Exceptions
-    are adjustments that pycolmap does itself: with use_prior_position, or with
+    random_seed of -1 is 0, and pycolmap registers images on one thread. The exception
+    are adjustments that pycolmap does itself, with
     mapper.ba_global_ignore_redundant_points3D.
 
     ImportError: pycolmap is missing or older than 4.2. OSError: a path does not
@@ -92,6 +103,7 @@ def incremental_mapping(
         maps = incremental_mapping("database.db", "images", "sparse")
         print(maps[0].summary())
     """
+    offset = None if antenna_offset is None else _checked_offset(antenna_offset)
     return _Mapping(
         _inputs(database_path, image_path, output_path, options, input_path),
         {
@@ -101,8 +113,16 @@ def incremental_mapping(
         cancellation_token,
         mapping_report or MappingReport(),
         checkpoint_frames if not os.fspath(input_path) else 0,
+        (offset, refine_antenna_offset),
         dict(values),
     ).run(resume)
+
+
+def _checked_offset(offset: collections.abc.Sequence[float]) -> Doubles:
+    values = numpy.array(offset, numpy.float64)
+    if values.shape != (3,) or not numpy.isfinite(values).all():
+        raise ValueError(f"antenna_offset: expected 3 finite numbers, found {offset}")
+    return values
 
 
 class _Inputs(typing.NamedTuple):
@@ -165,6 +185,7 @@ class _Mapping(Refinement):
         cancellation_token: typing.Any,
         report: MappingReport,
         checkpoint_frames: int,
+        antenna: tuple[Doubles | None, bool],
         values: dict[str, typing.Any],
     ):
         super().__init__(inputs.pycolmap, cancellation_token, report, values)
@@ -176,7 +197,21 @@ class _Mapping(Refinement):
         self.num_images = inputs.pipeline.database_cache.num_images()
         self.callbacks = callbacks
         self.checkpoint_frames = checkpoint_frames
-        self.uses_prior_positions = self.options.use_prior_position
+        self.antenna = antenna
+        offset, refines_offset = antenna
+        if self.options.use_prior_position:
+            self.positions = PositionPriors(
+                self.pycolmap,
+                inputs.pipeline.database_cache,
+                self.options,
+                offset,
+                refines_offset,
+            )
+        elif offset is not None or refines_offset:
+            raise ValueError(
+                "antenna_offset and refine_antenna_offset: expected "
+                "options.use_prior_position=True, found False"
+            )
         self.max_refinements = self.options.ba_global_max_refinements
         self.max_refinement_change = self.options.ba_global_max_refinement_change
         self.triangulation = self.options.get_triangulation()
@@ -194,7 +229,10 @@ class _Mapping(Refinement):
         self.report._begin(self.num_images)
         folder = os.path.join(self.output_path, "checkpoint")
         fingerprint = checkpoint.fingerprint(
-            self.pycolmap, self.options, self.pipeline.database_cache
+            self.pycolmap,
+            self.options,
+            self.pipeline.database_cache,
+            repr(self.antenna) if self.positions is not None else "",
         )
         resumed = None
         if resume and self.checkpoint_frames > 0:
@@ -210,6 +248,8 @@ class _Mapping(Refinement):
                 self.models.get(0).write(self.output_path)
         shutil.rmtree(folder, ignore_errors=True)
         results = {i: self.models.get(i) for i in range(self.models.size())}
+        if self.positions is not None and self.positions.has_antenna:
+            self.report.antenna_offset = self.positions.offset
         self.report._end(results)
         return results
 
@@ -587,6 +627,8 @@ class _Mapping(Refinement):
         self.state.frames_at_adjustment = self.frames_at_adjustment
         self.state.points_at_adjustment = self.points_at_adjustment
         self.state.num_models = self.models.size() - 1
+        if self.positions is not None:
+            self.state.antenna_offset = self.positions.offset.tolist()
         self.mapper.end_reconstruction(False)
         folder = os.path.join(self.output_path, "checkpoint")
         with self.report._timed("files"):
@@ -609,6 +651,8 @@ class _Mapping(Refinement):
         self.models.read(checkpoint.model_folder(folder, state))
         self.frames_at_adjustment = state.frames_at_adjustment
         self.points_at_adjustment = state.points_at_adjustment
+        if self.positions is not None:
+            self.positions.offset = numpy.array(state.antenna_offset)
         state.is_resumed = True
         self.report._note(
             f"Resumed from a checkpoint with {state.frames_at_checkpoint} frames."

@@ -13,6 +13,7 @@ import time
 import typing
 
 import numpy
+import numpy.typing
 
 _BAR_WIDTH = 30
 # More are not told apart on a screen.
@@ -66,6 +67,8 @@ class MappingReport:
     """Calls, by kind of work."""
     num_images: int
     """Images of the database that may be registered."""
+    antenna_offset: numpy.typing.NDArray[numpy.float64] | None
+    """(3,), of incremental_mapping with measured positions."""
 
     def __init__(self, stream: typing.TextIO | None = None):
         self.stages = []
@@ -73,6 +76,7 @@ class MappingReport:
         self.seconds = {}
         self.calls = {}
         self.num_images = 0
+        self.antenna_offset = None
         self._stream = stream
         self._start = 0.0
         self._maps: list[dict[str, typing.Any]] = []

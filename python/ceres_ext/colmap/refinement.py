@@ -13,6 +13,7 @@ from .._ceres_ext import SolverOptions
 from . import checkpoint
 from .adjustment import bundle_adjustment
 from .mapping_report import MappingReport
+from .position_priors import PositionPriors
 
 Path = str | os.PathLike[str]
 Callback = collections.abc.Callable[[], object]
@@ -76,7 +77,8 @@ class Refinement:
     """A pycolmap.IncrementalMapperOptions."""
     triangulation: typing.Any
     """A pycolmap.IncrementalTriangulatorOptions."""
-    uses_prior_positions = False
+    positions: PositionPriors | None = None
+    """Measured positions, in whose frame and unit the model is."""
     max_refinements: int
     max_refinement_change: float
     """Part of the observations; a smaller change ends a refinement."""
@@ -119,7 +121,7 @@ class Refinement:
         for _ in range(self.max_refinements):
             num_observations = model.compute_num_observations()
             self._adjust_globally()
-            if not self.uses_prior_positions:
+            if self.positions is None:
                 model.normalize()
             with self.report._timed("tracks"):
                 num_changed = self.mapper.complete_and_merge_tracks(self.triangulation)
@@ -141,10 +143,7 @@ class Refinement:
 
     def _adjust_globally(self) -> None:
         options = self._adjustment_options()
-        if (
-            self.uses_prior_positions
-            or self.settings.ba_global_ignore_redundant_points3D
-        ):
+        if self.settings.ba_global_ignore_redundant_points3D:
             with self.report._timed("adjustment by pycolmap"):
                 self.mapper.adjust_global_bundle(self.settings, options)
             return
@@ -155,8 +154,12 @@ class Refinement:
     def _adjust(
         self, model: typing.Any, options: typing.Any, config: typing.Any
     ) -> None:
-        if len(config.images) >= 2:
-            with self.report._timed("global adjustment"):
+        if len(config.images) < 2:
+            return
+        with self.report._timed("global adjustment"):
+            if self.positions is None or not self.positions.adjust(
+                model, options, config, self.values
+            ):
                 bundle_adjustment(
                     model, options, config, print_summary=False, **self.values
                 )

@@ -243,7 +243,7 @@ def _set_sensors(
         sensor_from_rig = pycolmap.average_quaternions(
             [
                 pycolmap.Rotation3d(
-                    _multiply(rotations[-i], _invert(rotations[images[i].frame_id]))
+                    multiply(rotations[-i], invert(rotations[images[i].frame_id]))
                 )
                 for i in image_ids
             ],
@@ -277,8 +277,8 @@ def _average(
         ends.append([nodes[i] for i in images])
         known = [identity if sensors[i] is None else sensors[i] for i in images]
         places.append(numpy.array(known, numpy.float64).reshape(-1, 4))
-    measured = _multiply(
-        _invert(places[1]), _multiply(pairs.rotations[rows], places[0])
+    measured = multiply(
+        invert(places[1]), multiply(pairs.rotations[rows], places[0])
     )
     ids, number = numpy.unique(
         numpy.array(ends, numpy.int64).reshape(2, -1), return_inverse=True
@@ -318,8 +318,8 @@ def _span(
         _, node, k, is_forward, parent = heapq.heappop(waiting)
         if node not in done:
             done.add(node)
-            step = measured[k] if is_forward else _invert(measured[k])
-            rotations[node] = _multiply(step, rotations[parent])
+            step = measured[k] if is_forward else invert(measured[k])
+            rotations[node] = multiply(step, rotations[parent])
             for edge in edges[node]:
                 if edge[1] not in done:
                     heapq.heappush(waiting, (*edge, node))
@@ -382,7 +382,7 @@ def _solve(
                 threshold = threshold if part == 1.0 else 0.0
             weights[:] = own * _weights(norm, errors, sigma)
             solve(problem, **{**_SOLVER, **values})
-            if _angle(_multiply(rotations, _invert(before))).mean() < threshold:
+            if _angle(multiply(rotations, invert(before))).mean() < threshold:
                 break
 
 
@@ -397,8 +397,8 @@ def _weights(norm: str, errors: Doubles, sigma: float) -> Doubles:
 
 def _angles(first: Doubles, second: Doubles, measured: Doubles) -> Doubles:
     """The angles of measured^-1 second first^-1, (n,), radians."""
-    found = _multiply(second, _invert(first))
-    return _angle(_multiply(_invert(measured), found))
+    found = multiply(second, invert(first))
+    return _angle(multiply(invert(measured), found))
 
 
 def _angle(rotations: Doubles) -> Doubles:
@@ -406,7 +406,7 @@ def _angle(rotations: Doubles) -> Doubles:
     return numpy.asarray(2.0 * numpy.arctan2(sine, numpy.abs(rotations[..., 3])))
 
 
-def _multiply(a: Doubles, b: Doubles) -> Doubles:
+def multiply(a: Doubles, b: Doubles) -> Doubles:
     """The rotation b, then a."""
     result = numpy.empty(numpy.broadcast_shapes(a.shape, b.shape))
     result[..., :3] = (
@@ -418,5 +418,5 @@ def _multiply(a: Doubles, b: Doubles) -> Doubles:
     return result
 
 
-def _invert(rotations: Doubles) -> Doubles:
+def invert(rotations: Doubles) -> Doubles:
     return numpy.asarray(rotations * numpy.array([-1.0, -1.0, -1.0, 1.0]))
