@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""The mappers of ceres_ext.colmap beside pycolmap's, in one process.
+r"""The mappers of ceres_ext.colmap beside pycolmap's, in one process.
 
-  scripts/mapping_beside_pycolmap.py [--global] FOLDER DEVICE THREADS IMAGES|MODEL...
+  scripts/mapping_beside_pycolmap.py [--global|--positions] FOLDER DEVICE THREADS \
+    IMAGES|MODEL...
 
 FOLDER keeps the databases. IMAGES: pycolmap generates so many images and 60 points for
 each, seen by the 3 to 12 images nearest to it, noise of half a pixel, 10 % wrong
@@ -10,8 +11,8 @@ matches, with one camera and with own cameras of known focal length. MODEL: the 
 of a model of COLMAP, whose tracks become matches. Lines of JSON, one for each database
 and mapper: seconds in all and in adjustments, calls, images, points, observations, mean
 error. "pycolmap" is its own function; "steps" is this package's mapper with pycolmap's
-adjuster, whose seconds in adjustments compare. --global: the global mappers. Needs
-pycolmap.
+adjuster, whose seconds in adjustments compare. --global: the global mappers.
+--positions: generated images have positions with a noise of 0.05. Needs pycolmap.
 """
 
 import collections
@@ -32,7 +33,7 @@ from ceres_ext.colmap import mapper, refinement
 POINTS_PER_IMAGE = 60
 
 
-def generate(path, num_images, is_shared):
+def generate(path, num_images, is_shared, has_positions):
     pycolmap.set_random_seed(1)
     options = pycolmap.SyntheticDatasetOptions()
     options.num_rigs = 1 if is_shared else num_images
@@ -40,8 +41,10 @@ def generate(path, num_images, is_shared):
     options.num_points3D = POINTS_PER_IMAGE * num_images
     options.camera_has_prior_focal_length = not is_shared
     options.inlier_match_ratio = 0.9
+    options.prior_position = has_positions
     noise = pycolmap.SyntheticNoiseOptions()
     noise.point2D_stddev = 0.5
+    noise.prior_position_stddev = 0.05
     database = pycolmap.Database.open(path)
     model = pycolmap.synthesize_dataset(options, database)
     sees = visible(model)
@@ -111,11 +114,14 @@ def adjust_by_pycolmap(model, options, config, **_):
     return pycolmap.create_default_bundle_adjuster(options, config, model).solve()
 
 
-def run(name, database, device, threads, is_global):
+def run(name, database, device, threads, what):
+    is_global = what == "--global"
     options = (
         pycolmap.GlobalPipelineOptions()
         if is_global
-        else pycolmap.IncrementalPipelineOptions(extract_colors=False)
+        else pycolmap.IncrementalPipelineOptions(
+            extract_colors=False, use_prior_position=what == "--positions"
+        )
     )
     options.num_threads = threads
     options.random_seed = 0
@@ -157,15 +163,18 @@ def run(name, database, device, threads, is_global):
 
 
 def main():
-    is_global = sys.argv[1] == "--global"
-    folder, device, threads, *counts = sys.argv[1 + is_global :]
-    pycolmap.logging.minloglevel = 3 if is_global else 2
+    what = sys.argv.pop(1) if sys.argv[1].startswith("--") else ""
+    folder, device, threads, *counts = sys.argv[1:]
+    pycolmap.logging.minloglevel = 3
     for count in counts:
         makers = {}
         if count.isdigit():
             for cameras in ("shared", "own"):
-                makers[f"{count}_{cameras}"] = functools.partial(
-                    generate, num_images=int(count), is_shared=cameras == "shared"
+                makers[f"{count}_{cameras}{what}"] = functools.partial(
+                    generate,
+                    num_images=int(count),
+                    is_shared=cameras == "shared",
+                    has_positions=what == "--positions",
                 )
         else:
             makers[pathlib.Path(count).name] = functools.partial(
@@ -176,7 +185,7 @@ def main():
             if not path.exists():
                 make(path)
             for mapper_name in ("ceres_ext", "pycolmap", "steps", "ceres_ext"):
-                run(mapper_name, path, device, int(threads), is_global)
+                run(mapper_name, path, device, int(threads), what)
 
 
 if __name__ == "__main__":

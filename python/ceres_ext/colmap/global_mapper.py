@@ -137,6 +137,8 @@ class _Failure(Exception):
 class _Mapping(Refinement):
     """One call of global_mapping()."""
 
+    filters_frames = False
+
     def __init__(
         self,
         pycolmap: typing.Any,

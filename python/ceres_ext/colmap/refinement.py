@@ -77,6 +77,8 @@ class Refinement:
     """A pycolmap.IncrementalMapperOptions."""
     triangulation: typing.Any
     """A pycolmap.IncrementalTriangulatorOptions."""
+    filters_frames = True
+    """Frames with few observations or degenerate cameras leave the model."""
     positions: PositionPriors | None = None
     """Measured positions, in whose frame and unit the model is."""
     max_refinements: int
@@ -133,8 +135,9 @@ class Refinement:
             ):
                 break
         self.mapper.clear_modified_points3D()
-        with self.report._timed("filters"):
-            self.mapper.filter_frames(self.settings)
+        if self.filters_frames:
+            with self.report._timed("filters"):
+                self.mapper.filter_frames(self.settings)
         self.report._stage("global", model, "global refinement")
 
     def _adjustment_options(self) -> typing.Any:

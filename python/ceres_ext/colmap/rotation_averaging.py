@@ -116,12 +116,14 @@ def _complete(
     if len(matches) == 0:
         return False
     first, second = (points[side][matches[:, side]] for side in (0, 1))
+    if geometry.config == kinds.UNCALIBRATED:
+        if geometry.F is None:
+            geometry.F = fundamental_matrix(first, second)
+        return geometry.F is not None
     arguments = [first, second]
     if geometry.config in (kinds.CALIBRATED, kinds.CALIBRATED_RIG):
         name, estimate = "E", pycolmap.estimate_essential_matrix
         arguments += cameras
-    elif geometry.config == kinds.UNCALIBRATED:
-        name, estimate = "F", pycolmap.estimate_fundamental_matrix
     else:
         name, estimate = "H", pycolmap.estimate_homography_matrix
     if getattr(geometry, name) is None:
@@ -130,6 +132,25 @@ def _complete(
             return False
         setattr(geometry, name, found[name])
     return True
+
+
+def fundamental_matrix(first: Doubles, second: Doubles) -> Doubles | None:
+    """F with second^T F first = 0, of matches (n, 2), by the normalised eight-point
+    method (Hartley 1997). None if there are fewer."""
+    if len(first) < 8:
+        return None
+    points = []
+    scalings = []
+    for pixels in (first, second):
+        center = pixels.mean(axis=0)
+        scale = numpy.sqrt(2.0 / ((pixels - center) ** 2).sum(axis=1).mean())
+        scaling = numpy.diag([scale, scale, 1.0])
+        scaling[:2, 2] = -scale * center
+        scalings.append(scaling)
+        points.append(numpy.insert(scale * (pixels - center), 2, 1.0, axis=1))
+    rows = numpy.einsum("ni,nj->nij", points[1], points[0]).reshape(-1, 9)
+    u, d, v = numpy.linalg.svd(numpy.linalg.eigh(rows.T @ rows)[1][:, 0].reshape(3, 3))
+    return numpy.asarray(scalings[1].T @ (u * [d[0], d[1], 0.0] @ v) @ scalings[0])
 
 
 def connected(first: Numbers, second: Numbers, size: int) -> Numbers:
