@@ -161,6 +161,21 @@ def test_a_resumed_run_has_the_same_bits(tmp_path):
     assert bits(tmp_path / "map" / "0") == bits(tmp_path / "whole" / "0")
 
 
+def test_positions_that_are_all_the_same(tmp_path):
+    """They are not used."""
+    path = tmp_path / "database.db"
+    synthesize(path, 8)
+    database = pycolmap.Database.open(path)
+    for prior in database.read_all_pose_priors():
+        prior.position = SHIFT
+        database.update_pose_prior(prior)
+    database.close()
+    models = mapped(path, tmp_path / "map", {"use_prior_position": True})
+    assert models[0].num_reg_images() == 8
+    assert models[0].compute_mean_reprojection_error() < 0.6
+    assert numpy.abs(models[0].image(1).projection_center()).max() < 1e3
+
+
 def test_constant_cameras(tmp_path):
     path = tmp_path / "database.db"
     synthesize(path, 8)

@@ -148,11 +148,13 @@ class PositionPriors:
         covariances: Doubles,
     ) -> typing.Any:
         """A Sim3d to the positions, or None."""
+        variances = numpy.trace(covariances, axis1=1, axis2=2) / 3.0
+        if positions.var(axis=0).sum() <= numpy.median(variances):
+            return None  # They do not tell the scale.
         centers = numpy.array([model.image(i).projection_center() for i in image_ids])
         if self.refines:
             # There is no limit for errors of an unknown antenna.
             return self.pycolmap.estimate_sim3d(centers, positions)
-        variances = numpy.trace(covariances, axis1=1, axis2=2) / 3.0
         options = self.pycolmap.RANSACOptions(min_inlier_ratio=0.1, confidence=0.99)
         options.random_seed = self.random_seed
         options.max_error = numpy.sqrt(
@@ -160,7 +162,6 @@ class PositionPriors:
         ) + numpy.linalg.norm(self.offset)
         found = self.pycolmap.estimate_sim3d_robust(centers, positions, options)
         return None if found is None else found["tgt_from_src"]
-
 
     def _fit(
         self,
