@@ -12,7 +12,8 @@ of a model of COLMAP, whose tracks become matches. Lines of JSON, one for each d
 and mapper: seconds in all and in adjustments, calls, images, points, observations, mean
 error. "pycolmap" is its own function; "steps" is this package's mapper with pycolmap's
 adjuster, whose seconds in adjustments compare. --global: the global mappers.
---positions: generated images have positions with a noise of 0.05. Needs pycolmap.
+--positions: generated images have positions with a noise of 0.05; to_positions is the
+root of the mean squared distance to them. Needs pycolmap.
 """
 
 import collections
@@ -114,6 +115,17 @@ def adjust_by_pycolmap(model, options, config, **_):
     return pycolmap.create_default_bundle_adjuster(options, config, model).solve()
 
 
+def distance_to_positions(path, model):
+    """Root of the mean squared distance of images to their positions."""
+    database = pycolmap.Database.open(path)
+    places = {p.corr_data_id.id: p.position for p in database.read_all_pose_priors()}
+    database.close()
+    moves = [
+        model.image(i).projection_center() - places[i] for i in model.reg_image_ids()
+    ]
+    return float(numpy.sqrt((numpy.array(moves) ** 2).sum(axis=1).mean()))
+
+
 def run(name, database, device, threads, what):
     is_global = what == "--global"
     options = (
@@ -151,6 +163,8 @@ def run(name, database, device, threads, what):
         "observations": [m.compute_num_observations() for m in models.values()],
         "error": [round(error, 6) for error in errors],
     }
+    if what == "--positions":
+        result["to_positions"] = round(distance_to_positions(database, models[0]), 5)
     for work in (
         "local adjustment",
         "global adjustment",
