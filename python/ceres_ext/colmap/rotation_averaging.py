@@ -25,6 +25,10 @@ Flags = numpy.typing.NDArray[numpy.bool_]
 
 # The largest weight that an angle near 0 gets in L1 and L0.5 norms.
 _MIN_ANGLE = 1e-3  # radians
+# A pair that agrees with two others within 10 degrees is hardly wrong. So many
+# triangles of each pair are tried.
+_MAX_TRIANGLE_ERROR = 0.17  # radians
+_MAX_TRIANGLES = 16
 # Options of a solve between two computations of weights.
 _SOLVER: OptionValues = {"max_num_iterations": 10, "function_tolerance": 1e-3}
 
@@ -318,19 +322,41 @@ def _average(
     return {int(ids[k]): rotations[k] for k in chosen}
 
 
+def _num_agreeing(
+    first: Numbers, second: Numbers, measured: Doubles, size: int
+) -> Numbers:
+    """The number of triangles with each pair whose rotations agree."""
+    directed = numpy.stack([measured, invert(measured)], axis=1).reshape(-1, 4)
+    to: list[dict[int, int]] = [{} for _ in range(size)]
+    for k, (i, j) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        to[i][j] = 2 * k
+        to[j][i] = 2 * k + 1
+    ways: list[tuple[int, int, int]] = []
+    for k, (i, j) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        corners = sorted(to[i].keys() & to[j].keys())[:_MAX_TRIANGLES]
+        ways.extend((k, to[i][corner], to[corner][j]) for corner in corners)
+    pair, there, back = numpy.array(ways, numpy.int64).reshape(-1, 3).T
+    errors = _angle(
+        multiply(invert(measured[pair]), multiply(directed[back], directed[there]))
+    )
+    return numpy.bincount(pair[errors < _MAX_TRIANGLE_ERROR], minlength=len(first))
+
+
 def _span(
     first: Numbers, second: Numbers, measured: Doubles, matches: Numbers, size: int
 ) -> Doubles:
-    """Rotations along the spanning tree of most matches; the first is the
-    identity."""
+    """Rotations along the spanning tree of the pairs that agree with most others, then
+    of most matches; the first is the identity."""
+    agreeing = _num_agreeing(first, second, measured, size)
     rotations = numpy.tile([0.0, 0.0, 0.0, 1.0], (size, 1))
-    # By node: matches, the other node, and the pair, forward or backward.
+    # By node: the rank, the other node, and the pair, forward or backward.
     edges: list[list[tuple[int, int, int, bool]]] = [[] for _ in range(size)]
-    for k, (i, j, count) in enumerate(
-        zip(first.tolist(), second.tolist(), matches.tolist(), strict=True)
+    rank = numpy.argsort(numpy.lexsort((-matches, -agreeing)))
+    for k, (i, j, order) in enumerate(
+        zip(first.tolist(), second.tolist(), rank.tolist(), strict=True)
     ):
-        edges[i].append((-count, j, k, True))
-        edges[j].append((-count, i, k, False))
+        edges[i].append((order, j, k, True))
+        edges[j].append((order, i, k, False))
     root = int(first.min())
     done = {root}
     waiting = [(*edge, root) for edge in edges[root]]
