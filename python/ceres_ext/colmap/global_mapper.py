@@ -253,6 +253,8 @@ class _Mapping(Refinement):
         """The cache of the frames of pairs."""
         ids = numpy.unique([pairs.first, pairs.second]).tolist()
         frame_ids = {model.image(i).frame_id for i in ids}
+        if len(frame_ids) == model.num_frames():
+            return cache
         names = [
             image.name
             for image in model.images.values()
