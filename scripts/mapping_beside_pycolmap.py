@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""ceres_ext.colmap.incremental_mapping beside pycolmap's, in one process.
+r"""The mappers of ceres_ext.colmap beside pycolmap's, in one process.
 
-  scripts/mapping_beside_pycolmap.py FOLDER DEVICE THREADS IMAGES|MODEL...
+  scripts/mapping_beside_pycolmap.py [--global|--positions] FOLDER DEVICE THREADS \
+    IMAGES|MODEL...
 
 FOLDER keeps the databases. IMAGES: pycolmap generates so many images and 60 points for
 each, seen by the 3 to 12 images nearest to it, noise of half a pixel, 10 % wrong
@@ -10,7 +11,9 @@ matches, with one camera and with own cameras of known focal length. MODEL: the 
 of a model of COLMAP, whose tracks become matches. Lines of JSON, one for each database
 and mapper: seconds in all and in adjustments, calls, images, points, observations, mean
 error. "pycolmap" is its own function; "steps" is this package's mapper with pycolmap's
-adjuster, whose seconds in adjustments compare. Needs pycolmap.
+adjuster, whose seconds in adjustments compare. --global: the global mappers.
+--positions: generated images have positions with a noise of 0.05; to_positions is the
+root of the mean squared distance to them. Needs pycolmap.
 """
 
 import collections
@@ -26,12 +29,12 @@ import numpy
 import pycolmap
 
 from ceres_ext import colmap
-from ceres_ext.colmap import mapper
+from ceres_ext.colmap import mapper, refinement
 
 POINTS_PER_IMAGE = 60
 
 
-def generate(path, num_images, is_shared):
+def generate(path, num_images, is_shared, has_positions):
     pycolmap.set_random_seed(1)
     options = pycolmap.SyntheticDatasetOptions()
     options.num_rigs = 1 if is_shared else num_images
@@ -39,8 +42,10 @@ def generate(path, num_images, is_shared):
     options.num_points3D = POINTS_PER_IMAGE * num_images
     options.camera_has_prior_focal_length = not is_shared
     options.inlier_match_ratio = 0.9
+    options.prior_position = has_positions
     noise = pycolmap.SyntheticNoiseOptions()
     noise.point2D_stddev = 0.5
+    noise.prior_position_stddev = 0.05
     database = pycolmap.Database.open(path)
     model = pycolmap.synthesize_dataset(options, database)
     sees = visible(model)
@@ -110,25 +115,43 @@ def adjust_by_pycolmap(model, options, config, **_):
     return pycolmap.create_default_bundle_adjuster(options, config, model).solve()
 
 
-def run(name, database, device, threads):
-    options = pycolmap.IncrementalPipelineOptions()
+def distance_to_positions(path, model):
+    """Root of the mean squared distance of images to their positions."""
+    database = pycolmap.Database.open(path)
+    places = {p.corr_data_id.id: p.position for p in database.read_all_pose_priors()}
+    database.close()
+    moves = [
+        model.image(i).projection_center() - places[i] for i in model.reg_image_ids()
+    ]
+    return float(numpy.sqrt((numpy.array(moves) ** 2).sum(axis=1).mean()))
+
+
+def run(name, database, device, threads, what):
+    is_global = what == "--global"
+    options = (
+        pycolmap.GlobalPipelineOptions()
+        if is_global
+        else pycolmap.IncrementalPipelineOptions(
+            extract_colors=False, use_prior_position=what == "--positions"
+        )
+    )
     options.num_threads = threads
     options.random_seed = 0
-    options.extract_colors = False
+    kind = "global_mapping" if is_global else "incremental_mapping"
     report = colmap.MappingReport()
-    adjust = mapper.bundle_adjustment
+    adjust = colmap.bundle_adjustment
     with tempfile.TemporaryDirectory() as folder:
         arguments = [database, folder, folder, options]
         start = time.perf_counter()
         if name == "pycolmap":
-            models = pycolmap.incremental_mapping(*arguments)
+            models = getattr(pycolmap, kind)(*arguments)
         else:
-            if name == "steps":
-                mapper.bundle_adjustment = adjust_by_pycolmap
-            models = colmap.incremental_mapping(
+            for module in (mapper, refinement):
+                is_theirs = name == "steps"
+                module.bundle_adjustment = adjust_by_pycolmap if is_theirs else adjust
+            models = getattr(colmap, kind)(
                 *arguments, mapping_report=report, device=device
             )
-            mapper.bundle_adjustment = adjust
         seconds = time.perf_counter() - start
     errors = [model.compute_mean_reprojection_error() for model in models.values()]
     result = {
@@ -140,21 +163,32 @@ def run(name, database, device, threads):
         "observations": [m.compute_num_observations() for m in models.values()],
         "error": [round(error, 6) for error in errors],
     }
-    for kind in ("local adjustment", "global adjustment"):
-        if kind in report.seconds:
-            result[kind] = [round(report.seconds[kind], 3), report.calls[kind]]
+    if what == "--positions":
+        result["to_positions"] = round(distance_to_positions(database, models[0]), 5)
+    for work in (
+        "local adjustment",
+        "global adjustment",
+        "rotation averaging",
+        "global positioning",
+    ):
+        if work in report.seconds:
+            result[work] = [round(report.seconds[work], 3), report.calls[work]]
     print(json.dumps(result), flush=True)
 
 
 def main():
+    what = sys.argv.pop(1) if sys.argv[1].startswith("--") else ""
     folder, device, threads, *counts = sys.argv[1:]
-    pycolmap.logging.minloglevel = 2
+    pycolmap.logging.minloglevel = 3
     for count in counts:
         makers = {}
         if count.isdigit():
             for cameras in ("shared", "own"):
-                makers[f"{count}_{cameras}"] = functools.partial(
-                    generate, num_images=int(count), is_shared=cameras == "shared"
+                makers[f"{count}_{cameras}{what}"] = functools.partial(
+                    generate,
+                    num_images=int(count),
+                    is_shared=cameras == "shared",
+                    has_positions=what == "--positions",
                 )
         else:
             makers[pathlib.Path(count).name] = functools.partial(
@@ -165,7 +199,7 @@ def main():
             if not path.exists():
                 make(path)
             for mapper_name in ("ceres_ext", "pycolmap", "steps", "ceres_ext"):
-                run(mapper_name, path, device, int(threads))
+                run(mapper_name, path, device, int(threads), what)
 
 
 if __name__ == "__main__":

@@ -140,12 +140,10 @@ def test_rigs(max_points2d, tmp_path, monkeypatch):
     assert_as_good(models, mapped_by_pycolmap(database, tmp_path / "theirs"))
 
 
-@pytest.mark.parametrize("name", ["use_prior_position", "redundant"])
-def test_global_adjustments_by_pycolmap(name, tmp_path):
-    database = synthesize(tmp_path / "database.db", prior_position=True)
-    fields = {"use_prior_position": name == "use_prior_position"}
-    fields["mapper"] = pycolmap.IncrementalMapperOptions()
-    fields["mapper"].ba_global_ignore_redundant_points3D = name == "redundant"
+def test_global_adjustments_by_pycolmap(tmp_path):
+    database = synthesize(tmp_path / "database.db")
+    fields = {"mapper": pycolmap.IncrementalMapperOptions()}
+    fields["mapper"].ba_global_ignore_redundant_points3D = True
     report = colmap.MappingReport()
     models = mapped(database, tmp_path / "ours", fields, mapping_report=report)
     assert "global adjustment" not in report.calls

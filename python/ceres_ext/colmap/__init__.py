@@ -13,6 +13,8 @@ refines the reconstruction as pycolmap.bundle_adjustment does. Without pycolmap:
 From images to a map, as pycolmap.incremental_mapping:
 
     maps = ceres_ext.colmap.incremental_mapping("database.db", "images", "sparse")
+
+or global_mapping, as pycolmap.global_mapping.
 """
 
 from .._ceres_ext import ColmapModel as Model
@@ -27,6 +29,7 @@ from .adjustment import (
     read,
     write,
 )
+from .global_mapper import global_mapping
 from .mapper import incremental_mapping
 from .mapping_report import MappingReport, MappingStage
 from .mirror import Mirror
@@ -41,6 +44,7 @@ __all__ = [
     "RunawayFocalLength",
     "RunawayObservation",
     "bundle_adjustment",
+    "global_mapping",
     "img_from_cam",
     "incremental_mapping",
     "intrinsics_bounds",

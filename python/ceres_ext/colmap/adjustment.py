@@ -56,7 +56,7 @@ if typing.TYPE_CHECKING:
     from .._ceres_ext import OptionValues
 
 # COLMAP's defaults of ceres::Solver::Options.
-_SOLVER_DEFAULTS: OptionValues = {
+SOLVER_DEFAULTS: OptionValues = {
     "max_num_iterations": 100,
     "max_linear_solver_iterations": 200,
     "max_num_consecutive_invalid_steps": 10,
@@ -339,7 +339,7 @@ def bundle_adjustment(
         "loss_function_scale": loss_function_scale,
     }
     problem = _ColmapProblemOptions()
-    solver = SolverOptions(**_SOLVER_DEFAULTS)
+    solver = SolverOptions(**SOLVER_DEFAULTS)
     loss = loss_function_type
     prints = print_summary
     if options is not None:
@@ -349,7 +349,7 @@ def bundle_adjustment(
                 setattr(problem, name, getattr(source, name))
         loss = loss or options.ceres.loss_function_type.name
         prints = options.print_summary if prints is None else prints
-        _take_solver_options(options, solver)
+        take_solver_options(options, solver)
     for name, chosen in given.items():
         if chosen is not None:
             _set_option(problem, name, chosen)
@@ -400,7 +400,7 @@ def bundle_adjustment(
             if mirror is not None:
                 mirror._write(model)
             else:
-                _write_back(model, reconstruction)
+                write_back(model, reconstruction)
             write_time = time.perf_counter() - start
     result = BundleAdjustmentSummary(
         summary,
@@ -452,7 +452,7 @@ def _set_option(problem: _ColmapProblemOptions, name: str, value: object) -> Non
         ) from None
 
 
-def _take_solver_options(options: typing.Any, solver: SolverOptions) -> None:
+def take_solver_options(options: typing.Any, solver: SolverOptions) -> None:
     """Sets the options of a pycolmap.BundleAdjustmentOptions."""
     if options.backend.name != "CERES":
         raise ValueError(
@@ -569,7 +569,7 @@ def _check_added_points(model: Model, images: _Flags, added: _Flags) -> None:
             )
 
 
-def _write_back(model: Model, reconstruction: typing.Any) -> None:
+def write_back(model: Model, reconstruction: typing.Any) -> None:
     write_cameras_and_poses(model, reconstruction)
     points = reconstruction.points3D
     for point_id, xyz in zip(

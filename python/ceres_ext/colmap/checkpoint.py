@@ -29,13 +29,17 @@ class State:
     points_at_adjustment: int = 0
     frames_at_checkpoint: int = 0
     frames_at_snapshot: int = 0
+    antenna_offset: list[float] = dataclasses.field(default_factory=list)
+    """Empty without measured positions."""
     is_resumed: bool = False
     """The model that grows was read from a checkpoint of another run."""
 
 
-def fingerprint(pycolmap: typing.Any, options: typing.Any, cache: typing.Any) -> str:
+def fingerprint(
+    pycolmap: typing.Any, options: typing.Any, cache: typing.Any, others: object
+) -> str:
     """Differs if a resumed run would take other steps. Threads and times do not
-    count."""
+    count. others: further options."""
     same = options.todict()
     for name in ("num_threads", "max_runtime_seconds", "image_path", "snapshot_path"):
         same.pop(name, None)
@@ -45,6 +49,7 @@ def fingerprint(pycolmap: typing.Any, options: typing.Any, cache: typing.Any) ->
         (
             pycolmap.__version__,
             json.dumps(same, default=repr, sort_keys=True),
+            others,
             cache.num_images(),
             graph.num_image_pairs(),
             [graph.num_observations_for_image(i) for i in sorted(cache.images)],

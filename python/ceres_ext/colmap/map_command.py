@@ -8,6 +8,7 @@ import importlib
 import sys
 import typing
 
+from .global_mapper import global_mapping
 from .mapper import incremental_mapping
 from .mapping_report import MappingReport
 
@@ -15,8 +16,14 @@ from .mapping_report import MappingReport
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ceres_ext_map",
-        description="Maps images as 'colmap mapper' does, from a database with "
-        "features and matches.",
+        description="Maps images as 'colmap mapper' or 'colmap global_mapper' does, "
+        "from a database with features and matches.",
+    )
+    parser.add_argument(
+        "--mapper",
+        choices=["incremental", "global"],
+        default="incremental",
+        help="image by image, or all images at once (default: incremental)",
     )
     parser.add_argument("--database_path", required=True)
     parser.add_argument("--image_path", required=True)
@@ -40,8 +47,18 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a field of pycolmap.IncrementalPipelineOptions, as "
-        "ba_refine_principal_point=true or mapper.init_min_tri_angle=8",
+        help="a field of pycolmap.IncrementalPipelineOptions or "
+        "GlobalPipelineOptions, as ba_refine_principal_point=true or "
+        "mapper.init_min_tri_angle=8",
+    )
+    parser.add_argument(
+        "--antenna_offset",
+        metavar="X,Y,Z",
+        help="place of the antenna with the axes of the camera, with --option "
+        "use_prior_position=true",
+    )
+    parser.add_argument(
+        "--refine_antenna_offset", action="store_true", help="estimate this place"
     )
     parser.add_argument("--device", default="AUTO", help="AUTO, HOST or CUDA")
     parser.add_argument("--num_threads", type=int, default=-1)
@@ -50,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _set_field(options: typing.Any, assignment: str) -> None:
+    kind = type(options).__name__
     path, equals, text = assignment.partition("=")
     *parents, name = path.split(".")
     for parent in parents:
@@ -57,7 +75,7 @@ def _set_field(options: typing.Any, assignment: str) -> None:
     if not equals or not hasattr(options, name):
         raise ValueError(
             f"--option {assignment}: expected NAME=VALUE with a field of "
-            "pycolmap.IncrementalPipelineOptions"
+            f"pycolmap.{kind}"
         )
     old = getattr(options, name)
     try:
@@ -79,6 +97,16 @@ def _set_field(options: typing.Any, assignment: str) -> None:
         ) from None
 
 
+def _check_global(given: argparse.Namespace) -> None:
+    for name in ("resume", "input_path", "antenna_offset", "refine_antenna_offset"):
+        if getattr(given, name):
+            raise ValueError(f"--{name}: --mapper global does not have it")
+
+
+def _numbers(text: str | None) -> list[float] | None:
+    return None if text is None else [float(part) for part in text.split(",")]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0 if there is a model, 1 if not, 2 if something is wrong with the
     arguments or files, 130 if the user stopped it."""
@@ -92,32 +120,48 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 2
     pycolmap.logging.minloglevel = 1
+    is_global = given.mapper == "global"
     report = MappingReport(None if given.quiet else sys.stderr)
     try:
-        options = pycolmap.IncrementalPipelineOptions()
+        if is_global:
+            _check_global(given)
+        options = (
+            pycolmap.GlobalPipelineOptions()
+            if is_global
+            else pycolmap.IncrementalPipelineOptions()
+        )
         options.num_threads = given.num_threads
         for assignment in given.option:
             _set_field(options, assignment)
-        models = incremental_mapping(
-            given.database_path,
-            given.image_path,
-            given.output_path,
-            options,
-            given.input_path,
-            mapping_report=report,
-            resume=given.resume,
-            checkpoint_frames=given.checkpoint_frames,
-            device=given.device,
-        )
+        paths = (given.database_path, given.image_path, given.output_path)
+        if is_global:
+            models = global_mapping(
+                *paths, options, mapping_report=report, device=given.device
+            )
+        else:
+            models = incremental_mapping(
+                *paths,
+                options,
+                given.input_path,
+                mapping_report=report,
+                resume=given.resume,
+                checkpoint_frames=given.checkpoint_frames,
+                antenna_offset=_numbers(given.antenna_offset),
+                refine_antenna_offset=given.refine_antenna_offset,
+                device=given.device,
+            )
         if given.html:
             report.write_html(given.html)
     except (ImportError, OSError, TypeError, ValueError) as error:
         print(f"ceres_ext_map: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("ceres_ext_map: stopped; --resume continues", file=sys.stderr)
+        hint = "" if is_global else "; --resume continues"
+        print(f"ceres_ext_map: stopped{hint}", file=sys.stderr)
         return 130
     print(report.summary())
+    if report.antenna_offset is not None:
+        print("antenna offset:", *(f"{value:.4f}" for value in report.antenna_offset))
     for index, model in models.items():
         print(
             f"model {index}: {model.num_reg_images()} images, "

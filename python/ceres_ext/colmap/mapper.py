@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections.abc
 import copy
-import importlib
 import os
 import shutil
 import time
@@ -18,19 +17,27 @@ import typing
 
 import numpy
 
-from .._ceres_ext import SolverOptions
 from . import checkpoint
 from .adjustment import bundle_adjustment, check_cameras
 from .mapping_report import MappingReport
 from .mirror import Mirror
+from .position_priors import PositionPriors
+from .refinement import (
+    Callback,
+    Path,
+    Refinement,
+    check_paths,
+    copy_options,
+    fix_rig,
+    unreadable,
+    without_matches,
+)
+from .rotation_averaging import Doubles
 
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .._ceres_ext import OptionValues
-
-_Path = str | os.PathLike[str]
-_Callback = collections.abc.Callable[[], object]
 
 # COLMAP's constants. Longer tracks of new observations are stable, and are not
 # refined again in local adjustments. A model that has not grown for so many trials
@@ -41,18 +48,20 @@ _NUM_RELAXATIONS = 2
 
 
 def incremental_mapping(
-    database_path: _Path,
-    image_path: _Path,
-    output_path: _Path,
+    database_path: Path,
+    image_path: Path,
+    output_path: Path,
     options: typing.Any = None,
-    input_path: _Path = "",
-    initial_image_pair_callback: _Callback | None = None,
-    next_image_callback: _Callback | None = None,
+    input_path: Path = "",
+    initial_image_pair_callback: Callback | None = None,
+    next_image_callback: Callback | None = None,
     cancellation_token: typing.Any = None,
     *,
     mapping_report: MappingReport | None = None,
     resume: bool = False,
     checkpoint_frames: int = 50,
+    antenna_offset: collections.abc.Sequence[float] | None = None,
+    refine_antenna_offset: bool = False,
     **values: Unpack[OptionValues],
 ) -> dict[int, typing.Any]:
     """Recovers cameras, poses and points, as pycolmap.incremental_mapping does.
@@ -73,12 +82,18 @@ def incremental_mapping(
     from the beginning if that does not exist. options must be the same.
     checkpoint_frames: registered frames between checkpoints; 0: none. There are
     none with input_path.
+    antenna_offset: with options.use_prior_position, the place of the antenna whose
+    positions the database has, (3,), with the axes of the reference camera of its
+    rig, x right, y down, z forward, in the unit of the positions. None: the camera.
+    refine_antenna_offset: the offset is estimated, from antenna_offset; positions are
+    used once ten frames are registered. mapping_report.antenna_offset has the result.
+    It needs images that look in several directions.
     values: as for ceres_ext.solve, for all adjustments, for example device="CUDA".
 
     Returns the models by number, pycolmap.Reconstruction. Two runs give the same
     bits, for any number of threads, also if one was stopped and resumed: a
-    random_seed of -1 is 0, and pycolmap registers images on one thread. Exceptions
-    are adjustments that pycolmap does itself: with use_prior_position, or with
+    random_seed of -1 is 0, and pycolmap registers images on one thread. The exception
+    are adjustments that pycolmap does itself, with
     mapper.ba_global_ignore_redundant_points3D.
 
     ImportError: pycolmap is missing or older than 4.2. OSError: a path does not
@@ -88,6 +103,7 @@ def incremental_mapping(
         maps = incremental_mapping("database.db", "images", "sparse")
         print(maps[0].summary())
     """
+    offset = None if antenna_offset is None else _checked_offset(antenna_offset)
     return _Mapping(
         _inputs(database_path, image_path, output_path, options, input_path),
         {
@@ -97,8 +113,16 @@ def incremental_mapping(
         cancellation_token,
         mapping_report or MappingReport(),
         checkpoint_frames if not os.fspath(input_path) else 0,
+        (offset, refine_antenna_offset),
         dict(values),
     ).run(resume)
+
+
+def _checked_offset(offset: collections.abc.Sequence[float]) -> Doubles:
+    values = numpy.array(offset, numpy.float64)
+    if values.shape != (3,) or not numpy.isfinite(values).all():
+        raise ValueError(f"antenna_offset: expected 3 finite numbers, found {offset}")
+    return values
 
 
 class _Inputs(typing.NamedTuple):
@@ -111,36 +135,14 @@ class _Inputs(typing.NamedTuple):
 
 
 def _inputs(
-    database_path: _Path,
-    image_path: _Path,
-    output_path: _Path,
+    database_path: Path,
+    image_path: Path,
+    output_path: Path,
     options: typing.Any,
-    input_path: _Path,
+    input_path: Path,
 ) -> _Inputs:
-    pycolmap: typing.Any = importlib.import_module("pycolmap")
-    if not hasattr(pycolmap, "IncrementalPipelineStatus"):
-        raise ImportError(
-            f"pycolmap: expected version 4.2 or newer, found {pycolmap.__version__}"
-        )
-    if not os.path.isfile(database_path):
-        raise FileNotFoundError(
-            f"database_path: expected a file, found none at {os.fspath(database_path)}"
-        )
-    if not os.path.isdir(image_path):
-        raise FileNotFoundError(
-            f"image_path: expected a folder, found none at {os.fspath(image_path)}"
-        )
-    if options is None or isinstance(options, dict):
-        options = pycolmap.IncrementalPipelineOptions(options or {})
-    if not isinstance(options, pycolmap.IncrementalPipelineOptions):
-        raise TypeError(
-            "options: expected a pycolmap.IncrementalPipelineOptions, found "
-            f"{type(options).__name__}"
-        )
-    options = copy.deepcopy(options)
-    options.image_path = os.fspath(image_path)
-    if options.random_seed < 0:
-        options.random_seed = 0
+    pycolmap = check_paths(database_path, image_path)
+    options = copy_options(options, pycolmap.IncrementalPipelineOptions, image_path)
     os.makedirs(output_path, exist_ok=True)
     models = pycolmap.ReconstructionManager()
     if os.fspath(input_path):
@@ -159,20 +161,13 @@ def _inputs(
 def _open(
     pycolmap: typing.Any, path: str, options: typing.Any, models: typing.Any
 ) -> typing.Any:
-    checkpoint.check_database(path)
     try:
         database = pycolmap.Database.open(path)
         pipeline = pycolmap.IncrementalPipeline(options, database, models)
     except (RuntimeError, ValueError) as error:
-        raise ValueError(
-            f"{path}: pycolmap {pycolmap.__version__} cannot read this database or "
-            f"these options ({str(error).strip().splitlines()[-1]})"
-        ) from error
+        raise unreadable(pycolmap, path, error) from error
     if pipeline.database_cache.num_images() == 0:
-        raise ValueError(
-            f"{path}: expected images with at least {options.min_num_matches} "
-            "verified matches, found none; run feature extraction and matching first"
-        )
+        raise without_matches(path, options)
     if options.use_prior_position and pipeline.database_cache.num_pose_priors() == 0:
         raise ValueError(
             f"{path}: use_prior_position expects pose priors, found none"
@@ -180,19 +175,20 @@ def _open(
     return pipeline
 
 
-class _Mapping:
+class _Mapping(Refinement):
     """One call of incremental_mapping()."""
 
     def __init__(
         self,
         inputs: _Inputs,
-        callbacks: dict[str, _Callback | None],
+        callbacks: dict[str, Callback | None],
         cancellation_token: typing.Any,
         report: MappingReport,
         checkpoint_frames: int,
+        antenna: tuple[Doubles | None, bool],
         values: dict[str, typing.Any],
     ):
-        self.pycolmap = inputs.pycolmap
+        super().__init__(inputs.pycolmap, cancellation_token, report, values)
         self.output_path = inputs.output_path
         self.pipeline = inputs.pipeline
         self.options = inputs.options
@@ -200,11 +196,24 @@ class _Mapping:
         self.models = inputs.pipeline.reconstruction_manager
         self.num_images = inputs.pipeline.database_cache.num_images()
         self.callbacks = callbacks
-        self.cancellation_token = cancellation_token
-        self.report = report
         self.checkpoint_frames = checkpoint_frames
-        self.values = values
-        SolverOptions(**values)  # Wrong ones are found before the work.
+        self.antenna = antenna
+        offset, refines_offset = antenna
+        if self.options.use_prior_position:
+            self.positions = PositionPriors(
+                self.pycolmap,
+                inputs.pipeline.database_cache,
+                self.options,
+                offset,
+                refines_offset,
+            )
+        elif offset is not None or refines_offset:
+            raise ValueError(
+                "antenna_offset and refine_antenna_offset: expected "
+                "options.use_prior_position=True, found False"
+            )
+        self.max_refinements = self.options.ba_global_max_refinements
+        self.max_refinement_change = self.options.ba_global_max_refinement_change
         self.triangulation = self.options.get_triangulation()
         self.settings = self.options.get_mapper()
         # With more, the first pair that a thread finds is taken.
@@ -220,7 +229,10 @@ class _Mapping:
         self.report._begin(self.num_images)
         folder = os.path.join(self.output_path, "checkpoint")
         fingerprint = checkpoint.fingerprint(
-            self.pycolmap, self.options, self.pipeline.database_cache
+            self.pycolmap,
+            self.options,
+            self.pipeline.database_cache,
+            repr(self.antenna) if self.positions is not None else "",
         )
         resumed = None
         if resume and self.checkpoint_frames > 0:
@@ -236,6 +248,8 @@ class _Mapping:
                 self.models.get(0).write(self.output_path)
         shutil.rmtree(folder, ignore_errors=True)
         results = {i: self.models.get(i) for i in range(self.models.size())}
+        if self.positions is not None and self.positions.has_antenna:
+            self.report.antenna_offset = self.positions.offset
         self.report._end(results)
         return results
 
@@ -353,10 +367,7 @@ class _Mapping:
         self.mirror = None
         self.state.is_resumed = False
         if not self.is_continued:
-            with self.report._timed("files"):
-                folder = os.path.join(self.output_path, str(index))
-                os.makedirs(folder, exist_ok=True)
-                model.write(folder)
+            self._write(model, index, self.output_path)
         self.report._stage("model", model, f"model {index} is complete")
 
     def _discard_model(self, index: int) -> None:
@@ -491,18 +502,6 @@ class _Mapping:
         self._call("NEXT_IMAGE_REG_CALLBACK")
         self._write_checkpoint(model)
 
-    def _triangulate(
-        self, model: typing.Any, image_id: int, options: typing.Any
-    ) -> None:
-        with self.report._timed("triangulation"):
-            for one in self._images_of_frame(model, image_id):
-                self.mapper.triangulate_image(options, one)
-
-    def _images_of_frame(self, model: typing.Any, image_id: int) -> list[int]:
-        camera = self.pycolmap.SensorType.CAMERA
-        frame = model.frame(model.image(image_id).frame_id)
-        return [data.id for data in frame.data_ids if data.sensor_id.type == camera]
-
     def _add_colors(self, model: typing.Any, image_id: int) -> None:
         if not self.options.extract_colors:
             return
@@ -579,7 +578,7 @@ class _Mapping:
         frames_of_rigs = self.mapper.num_reg_frames_per_rig
         for rig_id, count in num_frames.items():
             if rig_id in self.settings.constant_rigs or count < frames_of_rigs[rig_id]:
-                _fix_rig(config, model.rig(rig_id))
+                fix_rig(config, model.rig(rig_id))
         images_of_cameras = self.mapper.num_reg_images_per_camera
         for camera_id, count in num_images.items():
             is_constant = camera_id in self.settings.constant_cameras
@@ -591,84 +590,14 @@ class _Mapping:
                 config.add_variable_point(point_id)
         return config
 
-    def _refine_globally(self) -> None:
-        """Completes and adjusts the whole model until its observations settle."""
-        model = self.mapper.reconstruction
-        with self.report._timed("tracks"):
-            self.mapper.complete_and_merge_tracks(self.triangulation)
-            self.mapper.retriangulate(self.triangulation)
-        for _ in range(self.options.ba_global_max_refinements):
-            num_observations = model.compute_num_observations()
-            self._adjust_globally()
-            if not self.options.use_prior_position:
-                model.normalize()
-            with self.report._timed("tracks"):
-                num_changed = self.mapper.complete_and_merge_tracks(self.triangulation)
-            with self.report._timed("filters"):
-                num_changed += self.mapper.filter_points(self.settings)
-            if (
-                num_changed
-                < self.options.ba_global_max_refinement_change * num_observations
-                or num_observations == 0
-            ):
-                break
-        self.mapper.clear_modified_points3D()
-        with self.report._timed("filters"):
-            self.mapper.filter_frames(self.settings)
-        self.report._stage("global", model, "global refinement")
-
-    def _adjust_globally(self) -> None:
-        options = self.options.get_global_bundle_adjustment()
-        if (
-            self.options.use_prior_position
-            or self.settings.ba_global_ignore_redundant_points3D
-        ):
-            with self.report._timed("adjustment by pycolmap"):
-                self.mapper.adjust_global_bundle(self.settings, options)
-            return
-        self.mapper.observation_manager.filter_observations_with_negative_depth()
-        config = self._global_config()
-        if len(config.images) >= 2:
-            with self.report._timed("global adjustment"):
-                bundle_adjustment(
-                    self.mapper.reconstruction,
-                    options,
-                    config,
-                    print_summary=False,
-                    **self.values,
-                )
-
-    def _global_config(self) -> typing.Any:
-        model = self.mapper.reconstruction
-        config = self.pycolmap.BundleAdjustmentConfig()
-        # Ceres takes fewer steps than with three points.
-        config.fix_gauge(self.pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
-        frame_ids = model.reg_frame_ids()
-        for frame_id in frame_ids:
-            for data in model.frame(frame_id).data_ids:
-                if data.sensor_id.type == self.pycolmap.SensorType.CAMERA:
-                    config.add_image(data.id)
-        self._fix_existing(config, frame_ids)
-        for rig_id in self.settings.constant_rigs:
-            _fix_rig(config, model.rig(rig_id))
-        for camera_id in self.settings.constant_cameras:
-            config.set_constant_cam_intrinsics(camera_id)
-        return config
-
-    def _fix_existing(
-        self, config: typing.Any, frame_ids: collections.abc.Iterable[int]
-    ) -> None:
-        if self.settings.fix_existing_frames:
-            for frame_id in self.mapper.existing_frame_ids.intersection(frame_ids):
-                config.set_constant_rig_from_world_pose(frame_id)
+    def _adjustment_options(self) -> typing.Any:
+        return self.options.get_global_bundle_adjustment()
 
     # Stops, snapshots and checkpoints.
 
     def _is_stopped(self) -> bool:
-        if self.cancellation_token is not None and self.cancellation_token.is_cancelled:
-            return True
         limit: float = self.options.max_runtime_seconds
-        return 0 < limit < time.monotonic() - self.start
+        return super()._is_stopped() or 0 < limit < time.monotonic() - self.start
 
     def _call(self, name: str) -> None:
         callback = self.callbacks[name]
@@ -698,6 +627,8 @@ class _Mapping:
         self.state.frames_at_adjustment = self.frames_at_adjustment
         self.state.points_at_adjustment = self.points_at_adjustment
         self.state.num_models = self.models.size() - 1
+        if self.positions is not None:
+            self.state.antenna_offset = self.positions.offset.tolist()
         self.mapper.end_reconstruction(False)
         folder = os.path.join(self.output_path, "checkpoint")
         with self.report._timed("files"):
@@ -720,6 +651,8 @@ class _Mapping:
         self.models.read(checkpoint.model_folder(folder, state))
         self.frames_at_adjustment = state.frames_at_adjustment
         self.points_at_adjustment = state.points_at_adjustment
+        if self.positions is not None:
+            self.positions.offset = numpy.array(state.antenna_offset)
         state.is_resumed = True
         self.report._note(
             f"Resumed from a checkpoint with {state.frames_at_checkpoint} frames."
@@ -762,8 +695,3 @@ def _has_unknown_sensor(model: typing.Any) -> bool:
         for sensor, pose in model.rig(rig_id).non_ref_sensors.items()
         if sensor.type.name == "CAMERA"
     )
-
-
-def _fix_rig(config: typing.Any, rig: typing.Any) -> None:
-    for sensor in rig.non_ref_sensors:
-        config.set_constant_sensor_from_rig_pose(sensor)

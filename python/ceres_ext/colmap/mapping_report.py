@@ -13,20 +13,27 @@ import time
 import typing
 
 import numpy
+import numpy.typing
 
 _BAR_WIDTH = 30
 # More are not told apart on a screen.
 _MAX_POINTS_OF_PAGE = 20000
 # Stages whose time is that of solvers.
-_OPTIMISATION = ("local adjustment", "global adjustment", "adjustment by pycolmap")
+_OPTIMISATION = (
+    "local adjustment",
+    "global adjustment",
+    "adjustment by pycolmap",
+    "rotation averaging",
+    "global positioning",
+)
 
 
 class MappingStage(typing.NamedTuple):
     """The model after a step of its growth."""
 
     kind: str
-    """"initial pair", "image", "global" (a refinement of all) or "model" (it is
-    complete)."""
+    """"initial pair", "image", "positions" (of all images at once), "global" (a
+    refinement of all) or "model" (it is complete)."""
     text: str
     seconds: float
     """Since the mapping began."""
@@ -39,7 +46,7 @@ class MappingStage(typing.NamedTuple):
 
 
 class MappingReport:
-    """Collects the stages of incremental_mapping().
+    """Collects the stages of incremental_mapping() or global_mapping().
 
     stream: for example sys.stderr; receives a line for each stage, and a bar if it
     is a terminal. None: nothing is printed.
@@ -60,6 +67,8 @@ class MappingReport:
     """Calls, by kind of work."""
     num_images: int
     """Images of the database that may be registered."""
+    antenna_offset: numpy.typing.NDArray[numpy.float64] | None
+    """(3,), of incremental_mapping with measured positions."""
 
     def __init__(self, stream: typing.TextIO | None = None):
         self.stages = []
@@ -67,13 +76,15 @@ class MappingReport:
         self.seconds = {}
         self.calls = {}
         self.num_images = 0
+        self.antenna_offset = None
         self._stream = stream
         self._start = 0.0
         self._maps: list[dict[str, typing.Any]] = []
 
     @property
     def optimization_seconds(self) -> float:
-        """Seconds spent in adjustments, with reading and writing models."""
+        """Seconds spent in rotations, positions and adjustments, with reading and
+        writing models."""
         return sum(self.seconds.get(name, 0.0) for name in _OPTIMISATION)
 
     def summary(self) -> str:
@@ -81,7 +92,7 @@ class MappingReport:
         total = sum(self.seconds.values())
         lines = [
             f"{len(self._maps)} models of {self.num_images} images in {total:.2f} s, "
-            f"{self.optimization_seconds:.2f} s of it in adjustments"
+            f"{self.optimization_seconds:.2f} s of it in optimisation"
         ]
         for name, seconds in sorted(self.seconds.items(), key=lambda one: -one[1]):
             calls = self.calls.get(name)
