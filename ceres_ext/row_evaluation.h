@@ -391,7 +391,8 @@ class RowEvaluator<Model, std::integer_sequence<int, Ns...>>
   // One a block, if the model can.
   static constexpr int kNumParts =
       DifferentiatesBlocks<Model>() ? Blocks::kNumBlocks : 1;
-  // Part 0 stores the residuals and has the row's cost.
+  // Part 0 stores the residuals and has the row's cost. Each says whether it is
+  // finite.
   CERES_HOST_DEVICE static RowTerm EvaluatePart(const RowBatch& rows,
                                                 int64_t i,
                                                 int part) {

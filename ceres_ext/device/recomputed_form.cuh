@@ -135,8 +135,7 @@ template <typename Model>
 struct RecomputedSource {
   static constexpr int kNumParts = 1;
   __device__ __forceinline__ static RowTerm Evaluate(const RowBatch& rows,
-                                                     int64_t i,
-                                                     int /*part*/) {
+                                                     int64_t i) {
     double jc[2 * kRecomputedColumns<Model>];
     double jp[6];
     return ComputeBlocks<Model>(rows, i, jc, jp);

@@ -17,24 +17,25 @@
 namespace ceres_ext::internal {
 namespace {
 
-// Source::Evaluate(rows, i, part) evaluates a part of row i.
-// Mapping: threads stride over the rows, first over one part of all. If
-// is_wanted is given, nothing is added up, and blocks have as few rows as there
-// are for each. Order: base/vector_sums.h. Traffic per row and part: the
-// requested outputs, constants, the numbers of its combination and of its
-// point, and the rows of the tables that these name.
+// Source::Evaluate(rows, i) evaluates row i, EvaluatePart(rows, i, part) a
+// part. Mapping: threads stride over the rows. If is_wanted is given, nothing
+// is added up, threads stride over one part of all rows after the other, and
+// blocks have as few as there are for each. Order: base/vector_sums.h. Traffic
+// per row and part: the requested outputs, constants, the numbers of its
+// combination and of its point, and the rows of the tables that these name.
 template <typename Source>
 __global__ void __launch_bounds__(kernels::kVectorBlock, 2)
     EvaluateRowsKernel(const __grid_constant__ RowBatch rows,
                        double* partial,
                        int32_t* ticket,
                        RowSums* sums) {
-  const int64_t n = Source::kNumParts * rows.num_rows;
+  int64_t n = rows.num_rows;
   int64_t in_block = kernels::kVectorBlock;
   if (rows.is_wanted != nullptr) {
     if (*rows.is_wanted == 0) {
       return;
     }
+    n *= Source::kNumParts;
     const int64_t share = (n + gridDim.x - 1) / gridDim.x;
     in_block = share < in_block ? share : in_block;
   }
@@ -43,13 +44,17 @@ __global__ void __launch_bounds__(kernels::kVectorBlock, 2)
   for (int64_t i = blockIdx.x * in_block + threadIdx.x;
        i < n && threadIdx.x < in_block;
        i += gridDim.x * in_block) {
-    int64_t row = i;
-    int part = 0;
+    RowTerm term;
     if constexpr (Source::kNumParts > 1) {
-      row = i % rows.num_rows;
-      part = static_cast<int>(i / rows.num_rows);
+      if (rows.is_wanted != nullptr) {
+        term = Source::EvaluatePart(
+            rows, i % rows.num_rows, static_cast<int>(i / rows.num_rows));
+      } else {
+        term = Source::Evaluate(rows, i);
+      }
+    } else {
+      term = Source::Evaluate(rows, i);
     }
-    const RowTerm term = Source::Evaluate(rows, row, part);
     value.first += term.first;
     value.second += term.second;
   }
@@ -67,13 +72,14 @@ template <typename Model, bool kJacobian>
 struct RowSource {
   using Evaluator = RowEvaluator<Model>;
   static constexpr int kNumParts = kJacobian ? Evaluator::kNumParts : 1;
-  __device__ __forceinline__ static RowTerm Evaluate(
-      const RowBatch& rows, int64_t i, [[maybe_unused]] int part) {
-    if constexpr (kNumParts > 1) {
-      return Evaluator::EvaluatePart(rows, i, part);
-    } else {
-      return Evaluator::template Evaluate<kJacobian>(rows, i);
-    }
+  __device__ __forceinline__ static RowTerm Evaluate(const RowBatch& rows,
+                                                     int64_t i) {
+    return Evaluator::template Evaluate<kJacobian>(rows, i);
+  }
+  __device__ __forceinline__ static RowTerm EvaluatePart(const RowBatch& rows,
+                                                         int64_t i,
+                                                         int part) {
+    return Evaluator::EvaluatePart(rows, i, part);
   }
 };
 

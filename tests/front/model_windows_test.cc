@@ -761,8 +761,11 @@ TEST(ModelWindows, HaveNoCovarianceOfRounding) {
       }
     }
   });
-  EXPECT_GT(num_found, 20);
-  EXPECT_GT(num_none, 20);
+  // With CERES_EXT_NUM_CASES there may be few.
+  if (num_found + num_none >= 200) {
+    EXPECT_GT(num_found, 20);
+    EXPECT_GT(num_none, 20);
+  }
 }
 
 // Stopped in flight, far behind the iterations that are queued at once.

@@ -21,7 +21,8 @@ constexpr int kQueuedRounds = 16;
 constexpr int kMostQueuedRounds = 64;
 
 // Rounds until all have ended. With Levenberg-Marquardt steps each ends an
-// iteration, or the one that finds a covariance; of others some solve again.
+// iteration, unless one before it has ended two, or finds a covariance; of
+// others some solve again.
 int64_t MostRounds(const std::vector<ModelWindowRecord>& records,
                    const LoopOptions& options) {
   if (options.dogleg != DoglegType::kNone) {

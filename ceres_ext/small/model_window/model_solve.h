@@ -25,8 +25,8 @@
 // with H are sums over its cells.
 //
 // Each element of a cell is one sum in the order of the rows, so the bits
-// depend on nothing else; on a device it is sums of each fourth or sixteenth
-// row where a cell may have many. A thread of the host has all elements of a
+// depend on nothing else; on a device it is sums of each fourth row, or of each
+// 32nd where a cell has many. A thread of the host has all elements of a
 // cell, by vectors.
 //
 // A Team is one of those of windows (small/window/loop.h), without clusters.
@@ -190,6 +190,11 @@ class ModelSolve : public ModelWindow {
     });
     if (outcome == Outcome::kValid) {
       ForgetRows();
+      return;
+    }
+    // On a device rows are evaluated there meanwhile.
+    for (int e = rank(); e < counts.num_values; e += size()) {
+      candidate[e] = x[e];
     }
   }
 
@@ -245,9 +250,7 @@ class ModelSolve : public ModelWindow {
   template <typename Function>
   CERES_EXT_HOST_DEVICE int32_t Decide(const Function& function) {
     if (rank() == 0) {
-      if (result->max_seconds < DBL_MAX) {
-        ReadClock();
-      }
+      ReadClock();
       *verdict_ = static_cast<int32_t>(function());
     }
     team_->Barrier();
@@ -256,7 +259,12 @@ class ModelSolve : public ModelWindow {
     return verdict;
   }
 
+  // Where there is a limit of time and the loop has not ended.
   CERES_EXT_HOST_DEVICE void ReadClock() const {
+    if (result->max_seconds >= DBL_MAX ||
+        result->region.end() != TrustRegionEnd::kNone) {
+      return;
+    }
     const double seconds =
         1e-9 * static_cast<double>(NanosecondsNow() - result->begin);
     if (!(seconds < result->max_seconds)) {
@@ -333,6 +341,7 @@ class ModelSolve : public ModelWindow {
       using Next = DoglegRegion::Next;
       Next next = dogleg->Begin();
       while (next == Next::kFailed) {
+        ReadClock();
         if (result->region.RejectInvalidStep(strategy()) == 0) {
           return LastPhase();
         }

@@ -419,6 +419,7 @@ struct ModelWindow {
   ModelCounts counts;
   ModelTables tables;
   int32_t num_models = 0;  // with each prior
+  int32_t no_padding = 0;  // it is copied word by word
   ModelRows rows[kMaxModels + kMaxModelPriors];
 
   const double* start;

@@ -125,8 +125,8 @@ bool ModelWindows::HasPriorOfHost() const {
 }
 
 // With the entries of cells of an eliminated block that has as many rows as
-// others, and the derivatives of rows of a device; pieces take what their
-// problems need.
+// others, S of blocks that are too wide to be eliminated, and the derivatives
+// of rows of a device; pieces take what their problems need.
 int64_t ModelWindows::NumBytes(int64_t begin, int64_t end) const {
   const auto& parameters = batch_->problem.parameters();
   const auto& residuals = batch_->problem.residuals();
@@ -135,6 +135,18 @@ int64_t ModelWindows::NumBytes(int64_t begin, int64_t end) const {
     const int64_t* const of_array = batch_->parameter_begin[a];
     num_bytes += (of_array[end] - of_array[begin]) *
                  (128 + 8 * parameters[a].size * (3 + parameters[a].size));
+  }
+  for (int64_t i = begin; i < end; ++i) {
+    int64_t num_columns = 0;
+    for (size_t a = 0; a < parameters.size(); ++a) {
+      const int64_t* const of_array = batch_->parameter_begin[a];
+      num_columns += parameters[a].size > kMaxEliminatedColumns
+                         ? parameters[a].size * (of_array[i + 1] - of_array[i])
+                         : 0;
+    }
+    num_bytes += int64_t{sizeof(double)} *
+                 ModelSchurSize(static_cast<int>(
+                     std::min<int64_t>(num_columns, kMaxModelColumns)));
   }
   for (size_t r = 0; r < residuals.size(); ++r) {
     const int64_t* const of_array = batch_->residual_begin[r];
