@@ -59,7 +59,7 @@ Status Launch(const kernels::ModelForm& form,
               RowSums* sums) {
   CERES_EXT_RETURN_IF_ERROR(machine->context()->Activate());
   CERES_EXT_RETURN_IF_ERROR(kernels::FlushLaunches());
-  // Where nothing is added up, as many blocks as there are rows for.
+  // If nothing is added up, there are as many blocks as there are rows for.
   constexpr int64_t kMostBlocks = 256;
   constexpr int64_t kMostParts = 4;
   const int64_t num_blocks =

@@ -92,7 +92,7 @@ constexpr int64_t kModelHeadBytes =
     (sizeof(ModelHead<BlockTeam, false>) + 15) / 16 * 16;
 static_assert(sizeof(ModelHead<BlockTeam, true>) ==
               sizeof(ModelHead<BlockTeam, false>));
-// What is read again for each block of F, in front of S where it has room.
+// Tables that are read again for each block of F, in front of S if it has room.
 constexpr int64_t kModelTableBytes = 4096;
 constexpr int64_t kModelPartHead =
     (sizeof(ModelHead<PartTeam, false>) + 15) / 16 * 16;

@@ -22,7 +22,7 @@ struct AdvanceModelsParams {
   ModelTables tables;
   const unsigned char* inputs = nullptr;
   unsigned char* outputs = nullptr;
-  // Of each window a ModelScratch and S.
+  // A ModelScratch and S of each window.
   unsigned char* scratch = nullptr;
   ModelWindow* windows = nullptr;
   // S is factorised in shared memory where it has no more bytes.

@@ -266,7 +266,7 @@ class ModelFactor {
     }
   }
 
-  // A lane has a row. What is above the diagonal is not used.
+  // A lane has a row. The part above the diagonal is not used.
   template <int kN>
   CERES_EXT_WINDOW_PHASE bool FactorizeDiagonal(
       const ModelBlock& block, const ModelBlock* before) const {
