@@ -259,7 +259,7 @@ class ModelSolve : public ModelWindow {
     return verdict;
   }
 
-  // Where there is a limit of time and the loop has not ended.
+  // If there is a limit of time and the loop has not ended.
   CERES_EXT_HOST_DEVICE void ReadClock() const {
     if (result->max_seconds >= DBL_MAX ||
         result->region.end() != TrustRegionEnd::kNone) {
@@ -419,8 +419,8 @@ class ModelSolve : public ModelWindow {
   }
 
   // Calls function(a, b, r) for the derivatives of each residual of a cell's
-  // rows by its two blocks, and the residual. Of rows that are turn, turn +
-  // turns, ...
+  // rows by its two blocks, and the residual. Rows turn, turn + turns, ... take
+  // part.
   template <typename Function>
   CERES_EXT_HOST_DEVICE void ForEachResidual(const ModelCell* cell,
                                              int turn,

@@ -205,7 +205,7 @@ inline int32_t NumDoglegPoints(DoglegType type) {
 
 enum class ModelCovariance : int32_t { kNone, kSingular, kFound };
 
-// What is next (model_solve.h).
+// The next thing to do (model_solve.h).
 enum class ModelPhase : int32_t {
   kCandidate,   // the candidate is to be judged
   kLinearize,   // H and g at x are wanted, and a step
