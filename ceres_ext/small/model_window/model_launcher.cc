@@ -14,7 +14,8 @@ using kernels::Status;
 namespace {
 
 // Rounds that are queued at once for few windows, and for others, whose host
-// has other work than to wait. A kernel that is queued behind the end takes 2 us.
+// has other work than to wait. A kernel that is queued behind the end takes 2
+// us.
 constexpr int kFewWindows = 16;
 constexpr int kQueuedRounds = 16;
 constexpr int kMostQueuedRounds = 64;
