@@ -408,8 +408,8 @@ class ModelFactor {
         // A lane has an element of the block.
         const int r = begin + lane();
         const double* const of_r = Column(r < end ? r : begin);
-        double rest = of_r[size_];
-        const double inverse = of_r[r < end ? r : begin];
+        double rest = r < end ? of_r[size_] : 0.0;
+        const double inverse = r < end ? of_r[r] : 0.0;
         for (int c = end - 1; c >= begin; --c) {
           const double value = team_->Lane(rest * inverse, c - begin);
           if (r < c) {
