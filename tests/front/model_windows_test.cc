@@ -28,6 +28,7 @@
 #include "ceres_ext/marginal_prior.h"
 #include "ceres_ext/sliding_window.h"
 #include "gtest/gtest.h"
+#include "tests/common/has_device.h"
 #include "tests/common/own_loss.h"
 #include "tests/common/random_cases.h"
 #include "tests/front/batch_cases.h"
@@ -443,7 +444,20 @@ void ExpectSameBitsInAnyBatch(ceres::Solver::Options options) {
   }
 }
 
-TEST(ModelWindows, HaveTheSameBitsInAnyBatch) {
+void SkipWithoutDevice() {
+#ifdef CERES_EXT_TEST_ON_CUDA
+  if (!HasDevice()) {
+    GTEST_SKIP() << "skipped: no CUDA device";
+  }
+#endif
+}
+
+class ModelWindows : public testing::Test {
+ protected:
+  void SetUp() override { SkipWithoutDevice(); }
+};
+
+TEST_F(ModelWindows, HaveTheSameBitsInAnyBatch) {
   ExpectSameBitsInAnyBatch(SomeOptions());
 }
 
@@ -521,7 +535,7 @@ Compared CompareWithStock(const SetOptions& set_options,
   return compared;
 }
 
-TEST(ModelWindows, OfRandomShapesEndAsStockCeres) {
+TEST_F(ModelWindows, OfRandomShapesEndAsStockCeres) {
   // Products of J'J lose 1e-16 times the square of the condition of J; 2e-11
   // was seen. Residuals that vanish agree to 2e-9 of those at the start.
   CompareWithStock([](Random*, ceres::Solver::Options*) {},
@@ -541,7 +555,10 @@ void SetDogleg(ceres::DoglegType type, ceres::Solver::Options* options) {
   options->dogleg_type = type;
 }
 
-class DoglegWindows : public ::testing::TestWithParam<ceres::DoglegType> {};
+class DoglegWindows : public ::testing::TestWithParam<ceres::DoglegType> {
+ protected:
+  void SetUp() override { SkipWithoutDevice(); }
+};
 
 TEST_P(DoglegWindows, OfRandomShapesEndAsStockCeres) {
   const Compared compared = CompareWithStock(
@@ -575,7 +592,7 @@ INSTANTIATE_TEST_SUITE_P(Both,
                          ::testing::Values(ceres::TRADITIONAL_DOGLEG,
                                            ceres::SUBSPACE_DOGLEG));
 
-TEST(ModelWindows, ThatAreNotValidLeaveOthersAlone) {
+TEST_F(ModelWindows, ThatAreNotValidLeaveOthersAlone) {
   const std::vector<WindowShape> shapes(8, SomeShapes()[0]);
   const Windows windows = MakeWindows(shapes);
   const Windows expected = MakeWindows({shapes[0]});
@@ -621,7 +638,7 @@ TEST(ModelWindows, ThatAreNotValidLeaveOthersAlone) {
 }
 
 // Nothing is seen of a depth, a pose or a direction: D alone holds them.
-TEST(ModelWindows, OfDependentColumnsEndAsStockCeres) {
+TEST_F(ModelWindows, OfDependentColumnsEndAsStockCeres) {
   WindowShape shape;
   shape.has_prior = false;
   shape.has_speeds = false;
@@ -645,7 +662,7 @@ TEST(ModelWindows, OfDependentColumnsEndAsStockCeres) {
   }
 }
 
-TEST(ModelWindows, AreSummarizedInFull) {
+TEST_F(ModelWindows, AreSummarizedInFull) {
   const Windows windows = MakeWindows(SomeShapes());
   const Windows stock = MakeWindows(SomeShapes());
   std::vector<ceres::Problem*> problems;
@@ -675,7 +692,7 @@ TEST(ModelWindows, AreSummarizedInFull) {
 }
 
 // More iterations than are queued at once, and a stop before the first.
-TEST(ModelWindows, RunAsLongAsTheyMay) {
+TEST_F(ModelWindows, RunAsLongAsTheyMay) {
   ceres::Solver::Options options = SomeOptions();
   options.max_num_iterations = 200;
   options.function_tolerance = 0.0;
@@ -704,7 +721,7 @@ TEST(ModelWindows, RunAsLongAsTheyMay) {
 
 // A covariance is right to a hundredth, or there is none: random matrices whose
 // least singular value comes near to what rounding leaves of it.
-TEST(ModelWindows, HaveNoCovarianceOfRounding) {
+TEST_F(ModelWindows, HaveNoCovarianceOfRounding) {
   using Matrix = Eigen::Matrix<long double, 12, 12>;
   int num_found = 0;
   int num_none = 0;
@@ -769,7 +786,7 @@ TEST(ModelWindows, HaveNoCovarianceOfRounding) {
 }
 
 // Stopped in flight, far behind the iterations that are queued at once.
-TEST(ModelWindows, StopWhileTheyRun) {
+TEST_F(ModelWindows, StopWhileTheyRun) {
   ceres::Solver::Options options = SomeOptions();
   options.max_num_iterations = 1000000;
   options.function_tolerance = 0.0;
@@ -817,7 +834,7 @@ ceres::Solver::Options SlowOptions() {
   return options;
 }
 
-TEST(ModelWindows, WithoutTimeEndAtTheStart) {
+TEST_F(ModelWindows, WithoutTimeEndAtTheStart) {
   for (const auto strategy : {ceres::LEVENBERG_MARQUARDT, ceres::DOGLEG}) {
     ceres::Solver::Options options = SomeOptions();
     options.trust_region_strategy_type = strategy;
@@ -845,7 +862,7 @@ TEST(ModelWindows, WithoutTimeEndAtTheStart) {
 }
 
 // With so many iterations and no limit of time it ends at the same values.
-TEST(ModelWindows, KeepTheBestStateOfTheirTime) {
+TEST_F(ModelWindows, KeepTheBestStateOfTheirTime) {
   ceres::Solver::Options options = SlowOptions();
   const WindowShape shape = SomeShapes()[3];
   Windows windows;
@@ -874,7 +891,7 @@ TEST(ModelWindows, KeepTheBestStateOfTheirTime) {
 }
 
 // Other kinds do not take these options.
-TEST(ModelWindows, AloneTakeDoglegStepsAndLimitsOfTime) {
+TEST_F(ModelWindows, AloneTakeDoglegStepsAndLimitsOfTime) {
   const auto reason_of = [](const ceres::Solver::Options& options) {
     std::vector<Case> cases = {MakeCase(3, 30, 3, 9, 1)};
     Batch batch(cases, nullptr);

@@ -17,6 +17,9 @@
 namespace ceres_ext::kernels {
 namespace {
 
+// The factor between rungs (OnRungs).
+constexpr double kRung = 1.4142135623730951;
+
 class CudaRatesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -70,7 +73,8 @@ TEST_F(CudaRatesTest, ArePlausible) {
   EXPECT_LT(ratio, 1.4);
 }
 
-// Two measurements are within half a rung, unless the device is shared.
+// Two measurements are within half a rung, unless the device is shared; those
+// of launches, which are the host's too, within one.
 TEST_F(CudaRatesTest, AreTheSameAgain) {
   const MachineRates first = Measure();
   const MachineRates again = Measure();
@@ -79,7 +83,9 @@ TEST_F(CudaRatesTest, AreTheSameAgain) {
     EXPECT_LT(a / b, 1.18) << what;
   };
   expect_near(first.bytes_per_second, again.bytes_per_second, "copy");
-  expect_near(first.launch_seconds, again.launch_seconds, "launch");
+  const double launches = first.launch_seconds / again.launch_seconds;
+  EXPECT_GT(launches, 1.0 / kRung);
+  EXPECT_LT(launches, kRung);
   expect_near(
       first.float_fmas_per_second, again.float_fmas_per_second, "float");
   expect_near(
@@ -94,7 +100,9 @@ TEST_F(CudaRatesTest, AnH200HasTheRatesOfTheConstants) {
   const MachineRates rates = OnRungs(Measure());
   const MachineRates of;
   EXPECT_EQ(rates.bytes_per_second, of.bytes_per_second);
-  EXPECT_EQ(rates.launch_seconds, of.launch_seconds);
+  // The host's part of a launch differs from machine to machine.
+  EXPECT_GT(rates.launch_seconds, of.launch_seconds / (1.01 * kRung));
+  EXPECT_LT(rates.launch_seconds, of.launch_seconds * (1.01 * kRung));
   EXPECT_EQ(rates.float_fmas_per_second, of.float_fmas_per_second);
   EXPECT_EQ(rates.double_fmas_per_second, of.double_fmas_per_second);
 }
