@@ -433,6 +433,7 @@ void ExpectSameBitsInAnyBatch(ceres::Solver::Options options) {
   for (const int num_threads : {1, 2, 3, 16}) {
     options.num_threads = num_threads;
     std::vector<WindowShape> many;
+    many.reserve(12);
     for (int k = 0; k < 12; ++k) {
       many.push_back(shapes[(k * 3 + num_threads) % shapes.size()]);
     }
@@ -507,6 +508,7 @@ Compared CompareWithStock(const SetOptions& set_options,
   Compared compared;
   ForEachCase(40, [&](Random* random) {
     std::vector<WindowShape> shapes;
+    shapes.reserve(4);
     for (int k = 0; k < 4; ++k) {
       shapes.push_back(RandomShape(random));
     }
