@@ -29,7 +29,8 @@
 // 32nd where a cell has many. A thread of the host has all elements of a
 // cell, by vectors.
 //
-// A Team is one of those of windows (small/window/loop.h), without clusters.
+// A Team is one of those of windows (small/window/loop.h), without clusters, or
+// PartTeam of model_cuda.cu.cc for phases without barriers.
 #ifndef CERES_EXT_SMALL_MODEL_WINDOW_MODEL_SOLVE_H_
 #define CERES_EXT_SMALL_MODEL_WINDOW_MODEL_SOLVE_H_
 
