@@ -6,6 +6,7 @@ import os
 import pathlib
 import statistics
 
+from arena_kinds import KINDS
 from gpu_runs import table
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -52,6 +53,11 @@ class Cell:
     values = [run['columns'][name] for run in self.solved if name in run['columns']]
     return statistics.median(values) if values else None
 
+  def compile_seconds(self):
+    """The most of all runs: later ones may find what the first compiled."""
+    return max((run['columns']['compile'] for run in self.solved
+                if 'compile' in run['columns']), default=None)
+
   def most(self, name):
     return max((run.get(name, 0) for run in self.solved), default=0)
 
@@ -77,11 +83,15 @@ class Record:
           runs.setdefault((line['problem'], line['cell']), {})[line['run']] = line
     self.cells = {key: Cell(of.values()) for key, of in runs.items()}
     self.problems = sorted(self.facts, key=lambda name: (
-        self.facts[name]['kind'], self.facts[name]['observations'], name))
+        list(KINDS).index(self.facts[name]['kind']), self.facts[name]['observations'],
+        name))
     self.best = {}
     for (problem, _), cell in self.cells.items():
       for cost in cell.costs():
         self.best[problem] = min(cost, self.best.get(problem, math.inf))
+    for problem in self.best:
+      if self.facts[problem]['kind'] == 'covariance':
+        self.best[problem] = 1.0  # 1 + the largest error.
 
   def of(self, problem):
     """(cell's name, cell) of a problem, ours first."""
@@ -111,34 +121,53 @@ def ratio(record, problem, excess):
 
 
 def ratios(record):
-  rows = []
-  for problem in record.problems:
-    facts = record.facts[problem]
-    rows.append([problem, f'{facts["cameras"]:,}', f'{facts["observations"]:,}',
-                 *(ratio(record, problem, excess) for _, excess in TARGETS)])
-  return table(['problem', 'images', 'observations',
-                *('to ' + name for name, _ in TARGETS)], rows)
+  """A table for each kind."""
+  text = ''
+  for name, kind in KINDS.items():
+    rows = []
+    for problem in record.problems:
+      facts = record.facts[problem]
+      if facts['kind'] == name:
+        rows.append([problem, f'{facts["cameras"]:,}', f'{facts["observations"]:,}',
+                     *(ratio(record, problem, excess) for _, excess in TARGETS)])
+    if rows:
+      text += f'### {kind.title}\n\n' + table(
+          ['problem', kind.units[0], kind.units[2],
+           *('to ' + target for target, _ in TARGETS)], rows) + '\n'
+  return text
+
+
+def sizes_of(facts):
+  units = zip(KINDS[facts['kind']].units, ('cameras', 'points', 'observations'))
+  text = ', '.join(f'{facts[name]:,} {unit}' for unit, name in units if unit)
+  return f'{facts["windows"]:,} windows, {text}' if 'windows' in facts else text
 
 
 def details(record, problem):
   rows = []
+  facts, best = record.facts[problem], record.best.get(problem)
+  is_covariance = facts['kind'] == 'covariance'
+  rates = ['windows/s to 0.1 %'] if 'windows' in facts else []
   for name, cell in record.of(problem):
     if not cell.counts:
       continue
-    cost = record.best[problem]
     final = statistics.median(run['stamps'][-1][1] for run in cell.solved)
-    seconds = [cell.seconds_to((1 + excess) * cost) for _, excess in TARGETS]
-    rows.append([f'`{name}`',
-                 *map(number, seconds),
-                 number(round(100 * (final / cost - 1), 4)),
-                 *(number(cell.column(column)) for column in COLUMNS),
+    seconds = [cell.seconds_to((1 + excess) * best) for _, excess in TARGETS]
+    above = 100 * (final / best - 1)
+    rows.append([f'`{name}`', *map(number, seconds),
+                 *(number(facts['windows'] / seconds[1]) for _ in rates),
+                 f'{above if is_covariance else round(above, 4):.2g}',
+                 *(number(cell.compile_seconds() if column == 'compile' else
+                          cell.column(column)) for column in COLUMNS),
                  number(cell.most('device_bytes') / 1e9),
-                 number(cell.most('host_bytes') / 1e9), cell.same_bits()])
+                 number(cell.most('host_bytes') / 1e9), len(cell.runs),
+                 cell.same_bits()])
   if not rows:
     return ''
-  return table(['', *('to ' + name for name, _ in TARGETS), 'above the best, %',
-                'set-up', 'start of CUDA', 'compile', 'transfer', 'GB of the GPU',
-                'GB of the host', 'same bits'], rows)
+  return table(['', *('to ' + name for name, _ in TARGETS), *rates,
+                'error, %' if is_covariance else 'above the best, %', 'set-up',
+                'start of CUDA', 'compile', 'transfer', 'GB of the GPU', 'GB of the host',
+                'runs', 'same bits'], rows)
 
 
 def without_number(record):
@@ -202,9 +231,11 @@ def plot_costs(record, path):
   for axis, problem in zip(axes.flat, shown):
     for name, cell in record.of(problem):
       if cell.counts:
-        stamps = [(s, max(cost / record.best[problem] - 1, 1e-6))
-                  for s, cost, _ in cell.solved[0]['stamps'] if s > 0]
-        drawn[name], = axis.plot(*zip(*stamps), linewidth=1, **styles[name])
+        stamps = sorted((s, max(cost / record.best[problem] - 1, 1e-6))
+                        for s, cost, _ in cell.solved[0]['stamps'] if s > 0)
+        if stamps:
+          drawn[name], = axis.plot(*zip(*stamps), linewidth=1, **styles[name],
+                                   marker='.' if len(stamps) == 1 else None)
     axis.set(xscale='log', yscale='log')
     axis.set_title(problem, fontsize=7)
     axis.tick_params(labelsize=6)
@@ -290,6 +321,7 @@ def write_page(paths, page, us, with_plots):
     plot_costs(record, folder / 'cost.svg')
     plot_profiles(record, folder / 'profiles.svg')
     text += (f'\n![Performance profiles]({folder.name}/profiles.svg)\n\n'
+             'A solver never solves the problems of a kind that it does not support.\n\n'
              f'![Cost against time]({folder.name}/cost.svg)\n')
   text += '\n## What each rival does better\n'
   for note in sorted((HERE / 'solvers').glob('*.md')):
@@ -299,10 +331,13 @@ def write_page(paths, page, us, with_plots):
   for problem in record.problems:
     facts = record.facts[problem]
     best = record.best.get(problem)
-    text += (f'\n### {problem}\n\n{facts["cameras"]:,} images, {facts["points"]:,} points, '
-             f'{facts["observations"]:,} observations; cost {facts["initial_cost"]:.9g} at '
-             'the start, ' + (f'{best:.9g} at best.\n\n' if best else 'no solution.\n\n') +
-             details(record, problem))
+    text += f'\n### {problem}\n\n{sizes_of(facts)}; '
+    if facts['kind'] == 'covariance':
+      text += 'the largest error is in standard deviations.\n\n'
+    else:
+      text += (f'cost {facts["initial_cost"]:.9g} at the start, ' +
+               (f'{best:.9g} at best.\n\n' if best else 'no solution.\n\n'))
+    text += details(record, problem)
   text += '\n## Add a solver\n\n' + readme_part('Add a solver')
   page.parent.mkdir(parents=True, exist_ok=True)
   page.write_text(text, encoding='utf-8')

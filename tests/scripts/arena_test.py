@@ -3,8 +3,10 @@
 """arena_test.py ARENA BINARIES
 
 benchmarks/arena/arena with solvers that are right, wrong, void, failing and missing,
-on a small BAL problem and a small COLMAP model; and its page of a record by hand.
+on a small BAL problem and a small COLMAP model; small problems of the other kinds, which
+need numpy; and its page of a record by hand.
 """
+import importlib.util
 import json
 import os
 import re
@@ -12,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+OTHERS = (['windows-3', 'sphere-64', 'grid-64', 'positions-30-near', 'covariance-8']
+          if importlib.util.find_spec('numpy') else [])
 FAKES = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'arena')
 # Ending, what its sentence has, and why on the model.
 EXPECTED = {
@@ -48,26 +52,37 @@ def run_fakes(arena, binaries, folder):
                  '--num_points=50']):
     subprocess.run(generate + flags, check=True, stdout=subprocess.DEVNULL)
   command = [arena, 'run', binaries, os.path.join(folder, 'out'), '--adapters=' + FAKES,
-             '--data=' + data, '--problems=tiny,model', '--wheels=' + wheels, '--runs=2',
-             '--iterations=4', '--threads=1', '--seconds=900']
-  subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-  path = os.path.join(folder, 'out', 'arena.jsonl')
-  with open(path, encoding='utf-8') as file:
-    lines = [json.loads(line) for line in file]
-  # Nothing is repeated.
-  subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-  with open(path, encoding='utf-8') as file:
-    again = [json.loads(line) for line in file]
-  assert [line for line in again if 'run' in line] == lines[1:], 'runs were repeated'
+             '--data=' + data, '--problems=' + ','.join(['tiny', 'model', *OTHERS]),
+             '--wheels=' + wheels, '--iterations=4', '--threads=1']
+  path = os.path.join(folder, 'record', 'arena.jsonl')
+
+  def run(*flags):
+    """The runs in the record."""
+    subprocess.run([*command, '--record=' + path, *flags], check=True,
+                   stdout=subprocess.DEVNULL)
+    with open(path, encoding='utf-8') as file:
+      return [line for line in map(json.loads, file) if 'run' in line]
+
+  assert not run('--seconds=0'), 'a run began after the end'
+  # Each cell runs once before any is repeated, which none is that took long.
+  once = run('--seconds=900', '--runs=2', '--repeat=0')
+  lines = run('--seconds=900', '--runs=2')
+  assert lines[:len(once)] == once, 'the record was changed'
+  assert all(line['run'] == 0 or line['ending'] == 'missing' for line in once), once
+  assert run('--seconds=900', '--runs=2') == lines, 'runs were repeated'
   return path, lines
 
 
 def check_fakes(lines):
-  runs = {(line['problem'], line['cell'], line['run']): line for line in lines[1:]}
+  runs = {(line['problem'], line['cell'], line['run']): line for line in lines}
   expected = {(problem, cell, run) for problem in ('tiny', 'model') for cell in EXPECTED
               for run in (0, 1) if problem == 'tiny' or cell.startswith('fake')}
+  expected |= {(problem, cell, run) for problem in OTHERS for run in (0, 1)
+               for cell in ('fake:honest', 'fake:wrong_cost')}
   assert set(runs) == expected, set(runs) ^ expected
   for (problem, cell, _), run in runs.items():
+    if problem in OTHERS:
+      continue
     ending, why = EXPECTED[cell]
     if (problem, cell) == ('model', 'fake:fewer_points'):
       ending, why = 'failed', 'its sizes are'
@@ -87,6 +102,24 @@ def check_fakes(lines):
     wrong = runs[problem, 'fake:wrong_cost', 1]
     assert abs(wrong['stamps'][-1][1] / wrong['initial_cost'] - 1) < 1e-12, wrong
     assert all(audited for _, _, audited in wrong['stamps']), wrong
+
+
+def check_others(lines):
+  runs = {(line['problem'], line['cell'], line['run']): line for line in lines}
+  for problem in OTHERS:
+    is_covariance = problem.startswith('covariance')
+    first, second = (runs[problem, 'fake:honest', n] for n in (0, 1))
+    assert first['ending'] == 'solved' and not first['why'], first
+    assert first['bits'] == second['bits'] and first['error_of_claims'] < 1e-9, first
+    assert sum(audited for _, _, audited in first['stamps']) >= (
+        1 if is_covariance else 3), first
+    # Covariances are exact, and the others solved in the first steps.
+    last = first['stamps'][-1][1]
+    assert last - 1 < 1e-7 if is_covariance else last < 0.1 * first['initial_cost'], first
+    assert ('windows' in first) == problem.startswith('windows'), first
+    wrong = runs[problem, 'fake:wrong_cost', 0]
+    assert is_covariance or 'claims costs' in wrong['why'], wrong
+    assert wrong['stamps'][-1][1] == wrong['initial_cost'], wrong
 
 
 def page_of(arena, folder, paths):
@@ -142,11 +175,35 @@ def check_page_by_hand(arena, folder):
       '| hand | 2 | 4,567 | **2, rival:fast** | 0.667, rival:fast | '
       'never / 9 s, rival:fast |',
       '| `ceres_ext:default` | 2 | 6 | – | 0.05 | 0.25 | – | – | – | 2 | 1 | '
-      'yes |',
+      '3 | yes |',
       '| `rival:fragile` | failed | It crashed. | hand |',
       'on 0 of 1 problems and slower on 1.', 'on 1 of 1 problems and slower on 0.'):
     assert line in text, (line, text)
   assert '| `rival:fragile` | 0' not in text
+
+
+def check_kinds_by_hand(arena, folder):
+  """An error of a covariance is the same on any scale of costs; windows have a rate."""
+  path = os.path.join(folder, 'kinds.jsonl')
+  facts = {'initial_cost': 2.0, 'cameras': 2, 'points': 3, 'observations': 4567}
+  stamps = {'ceres_ext:default': [[2.0, 1.0000001, 1]], 'rival:fast': [[1.0, 1.004, 1]]}
+  with open(path, 'w', encoding='utf-8') as file:
+    for problem, kind, more in (('cov', 'covariance', {}),
+                                ('win', 'windows', {'windows': 500})):
+      for cell, of in stamps.items():
+        file.write(json.dumps(dict(
+            facts, **more, problem=problem, kind=kind, cell=cell, run=0, ending='solved',
+            why='', bits='x', stamps=of, columns={})) + '\n')
+  text = page_of(arena, folder, [path])
+  for line in (
+      '### Covariances of poses',
+      '| cov | 2 | 4,567 | **2, rival:fast** | 2 s / never | 2 s / never |',
+      '2 cameras, 3 points, 4,567 observations; the largest error is in standard '
+      'deviations.',
+      '| `rival:fast` | 1 | – | – | 0.4 | – |',
+      '500 windows, 2 cameras, 3 points, 4,567 observations; cost 2 at the start',
+      '| `ceres_ext:default` | 2 | 2 | 2 | 250 | 0 | – |'):
+    assert line in text, (line, text)
 
 
 def main():
@@ -156,8 +213,10 @@ def main():
   with tempfile.TemporaryDirectory(dir=memory) as folder:
     path, lines = run_fakes(arena, binaries, folder)
     check_fakes(lines)
+    check_others(lines)
     check_fake_page(page_of(arena, folder, [path]))
     check_page_by_hand(arena, folder)
+    check_kinds_by_hand(arena, folder)
 
 
 if __name__ == '__main__':

@@ -7,6 +7,11 @@ import subprocess
 import sys
 import time
 
+# Arrays of a state by the kind of problem (arena_kinds.py).
+ARRAYS = {'bal': ('cameras', 'points'), 'windows': ('cameras', 'points'),
+          'poses': ('poses',), 'positions': ('centers', 'points'),
+          'covariance': ('covariances',)}
+
 
 class Job:
   """A problem to solve once. Fields, from the arena: kind, problem, setting,
@@ -27,7 +32,7 @@ class Job:
     self.columns[name] = (self.columns.get(name, 0.0) + time.perf_counter() - begin)
 
   def arrays(self):
-    """The arrays of a BAL problem by name."""
+    """The arrays of a problem by name; of a model there are none."""
     import numpy  # pylint: disable=import-outside-toplevel
     return dict(numpy.load(self.problem))
 
@@ -35,27 +40,31 @@ class Job:
     """Begins the clock, right before the call that solves."""
     self._begin, self._waited = time.perf_counter(), 0.0
 
-  def seconds_left(self):
-    return self.seconds - (time.perf_counter() - self._begin - self._waited)
+  def now(self):
+    """Seconds of the clock."""
+    return time.perf_counter() - self._begin - self._waited
 
-  def looks_at(self, iteration):
+  def seconds_left(self):
+    return self.seconds - self.now()
+
+  def looks_at(self, iteration, ratio=4 / 3):
     """True if a solve that ends at this iteration should show its state."""
     count = 1
     while count < iteration:
-      count = max(count + 1, count * 4 // 3)
+      count = max(count + 1, int(count * ratio))
     return count == iteration and self.seconds_left() > 0
 
   def stamp(self, state=None, cost=None, seconds=None):
-    """The solver has this state now, or had it at these seconds: (cameras, points)
-    of BAL, or a file or folder. cost: the solver's own. Writing stops the clock."""
+    """The solver has this state now, or had it at these seconds: a tuple of the kind's
+    ARRAYS, or a file or folder. cost: the solver's own. Writing stops the clock."""
     now, seconds_are_now = time.perf_counter(), seconds is None
     if seconds_are_now:
-      seconds = now - self._begin - self._waited
+      seconds = self.now()
     if isinstance(state, tuple):
       import numpy  # pylint: disable=import-outside-toplevel
       path = os.path.join(self.folder, f'state{len(self.stamps)}.npz')
       numpy.savez(path, **{name: numpy.ascontiguousarray(array, numpy.float64)
-                           for name, array in zip(('cameras', 'points'), state)})
+                           for name, array in zip(ARRAYS[self.kind], state)})
       state = path
     self.stamps.append({'seconds': seconds, 'cost': cost, 'state': state})
     if seconds_are_now:
@@ -67,23 +76,32 @@ class Job:
                  'initial_cost': self.initial_cost, 'message': self.message}, file)
 
 
-def solve_by_program(job, flags):
-  """bundle_adjuster or colmap_adjuster, whose report has a cost and seconds for
-  each iteration. States between come from runs that end there."""
-  is_bal = job.kind == 'bal'
-  program = job.programs['bundle_adjuster' if is_bal else 'colmap_adjuster']
-  most = 'num_iterations' if is_bal else 'max_num_iterations'
+def solve_by_program(job, flags, is_stock=False):
+  """bundle_adjuster, colmap_adjuster or arena_solve, whose report has a cost and
+  seconds for each iteration. Some states between come from runs that end there.
+  flags: options of this library, or flags of bundle_adjuster for stock Ceres."""
+  is_model = job.kind == 'colmap'
+  name = {'bal': 'bundle_adjuster', 'colmap': 'colmap_adjuster'}.get(job.kind,
+                                                                    'arena_solve')
+  most = 'num_iterations'
+  flags = [*flags, *['--solver=ceres'] * is_stock]
+  if name == 'arena_solve':
+    flags = (['--solver=ceres'] if is_stock else
+             ['--settings=' + ','.join(flag[2:] for flag in flags)])
+    flags.append('--kind=' + job.kind)
+  read, write = '--input=', '--output='
+  if is_model:
+    most, read, write = 'max_num_iterations', '--input_path=', '--output_path='
 
-  def run(iterations, name):
-    path = os.path.join(job.folder, name + ('.npz' if is_bal else ''))
-    report = os.path.join(job.folder, name + '.json')
-    if not is_bal:
+  def run(iterations, name_of_state):
+    path = os.path.join(job.folder, name_of_state + ('' if is_model else '.npz'))
+    report = os.path.join(job.folder, name_of_state + '.json')
+    if is_model:
       os.makedirs(path, exist_ok=True)
     done = subprocess.run(
-        [program, ('--input=' if is_bal else '--input_path=') + job.problem,
-         ('--output=' if is_bal else '--output_path=') + path, '--report_json=' + report,
-         f'--{most}={iterations}', f'--num_threads={job.threads}',
-         f'--max_solver_time={job.seconds}', *flags],
+        [job.programs[name], read + job.problem, write + path,
+         '--report_json=' + report, f'--{most}={iterations}',
+         f'--num_threads={job.threads}', f'--max_solver_time={job.seconds}', *flags],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode not in (0, 3) or not os.path.exists(report):
       lines = done.stderr.strip().splitlines()
@@ -96,7 +114,7 @@ def solve_by_program(job, flags):
   if not report['summary']['is_solution_usable']:
     raise RuntimeError(report['summary']['message'])
   ext = report.get('ceres_ext', {})
-  if '--solver=ceres' not in flags and ext.get('path') != 'FULL':
+  if not is_stock and ext.get('path') != 'FULL':
     raise RuntimeError('Ceres alone solved it: ' + ext.get('path_reason', ''))
   cuda = ext.get('context_time_in_seconds', 0.0)
   job.columns = {'read': report['problem']['read_time_in_seconds'],
@@ -107,7 +125,7 @@ def solve_by_program(job, flags):
   steps = [step for step in report['iterations'] if step['step_is_successful']]
   for step in steps:
     state, number = (last if step is steps[-1] else None), step['iteration']
-    if state is None and number > 0 and job.states and job.looks_at(number):
+    if state is None and number > 0 and job.states and job.looks_at(number, 3):
       state = run(number, f'state{number}')[1]
     job.stamp(state, step['cost'], step['cumulative_time_in_seconds'] - cuda)
 

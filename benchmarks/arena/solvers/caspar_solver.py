@@ -140,7 +140,7 @@ main({'name': 'caspar',
                    'mpmath==1.3.0', 'ruff==0.17.6', 'sortedcontainers==2.4.0',
                    'sympy==1.14.0', 'pybind11==2.13.6', 'numpy==2.5.5',
                    'scipy==1.18.1'],
-      'needs': ['nvcc', 'cmake'], 'kinds': ['bal'],
+      'needs': ['nvcc', 'cmake'], 'kinds': ['bal', 'windows'],
       'settings': {
           # The settings of its example of BAL, in float and in double.
           'default': {'device': 'cuda', 'precision': 'float',

@@ -2,10 +2,13 @@
 """This library, by its programs."""
 from adapter import main, solve_by_program
 
-main({'name': 'ceres_ext', 'packages': [], 'kinds': ['bal', 'colmap'],
+SMALL = ['windows', 'poses', 'positions', 'covariance']
+
+main({'name': 'ceres_ext', 'packages': [], 'kinds': ['bal', 'colmap', *SMALL],
       'settings': {
           'default': {'device': 'auto', 'flags': []},
-          'mixed': {'device': 'cuda', 'precision': 'float',
+          'mixed': {'device': 'cuda', 'precision': 'float', 'kinds': ['bal', 'colmap'],
                     'flags': ['--device=cuda', '--precision=mixed']},
+          'cuda': {'device': 'cuda', 'flags': ['--device=cuda'], 'kinds': SMALL},
           'host': {'device': 'host', 'flags': ['--device=host']}}},
      lambda job: solve_by_program(job, job.setting['flags']))

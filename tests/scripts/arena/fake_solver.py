@@ -22,7 +22,7 @@ def solve(job):
   if what == 'wrong_cost':
     # It claims to have reached half of the cost, with the start's parameters.
     last['state'] = job.problem
-    last['cost'] *= 0.5
+    last['cost'] = last['cost'] and 0.5 * last['cost']
   elif what == 'other_objective':
     job.initial_cost *= 1.001
   elif what == 'no_parameters':
@@ -39,7 +39,12 @@ def solve(job):
                                  'other'), last['state'])
 
 
-main({'name': 'fake', 'packages': [], 'kinds': ['bal', 'colmap'],
+BUNDLES = ['bal', 'colmap']
+
+main({'name': 'fake', 'packages': [],
+      'kinds': [*BUNDLES, 'windows', 'poses', 'positions', 'covariance'],
       'settings': {name: dict({'device': 'host', 'behaviour': name},
+                              **({} if name in ('honest', 'wrong_cost') else
+                                 {'kinds': BUNDLES}),
                               **({'most_observations': 10} if name == 'too_large'
                                  else {})) for name in BEHAVIOURS}}, solve)
