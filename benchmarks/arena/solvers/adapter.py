@@ -47,11 +47,11 @@ class Job:
   def seconds_left(self):
     return self.seconds - self.now()
 
-  def looks_at(self, iteration, ratio=4 / 3):
+  def looks_at(self, iteration):
     """True if a solve that ends at this iteration should show its state."""
     count = 1
     while count < iteration:
-      count = max(count + 1, int(count * ratio))
+      count = max(count + 1, count * 4 // 3)
     return count == iteration and self.seconds_left() > 0
 
   def stamp(self, state=None, cost=None, seconds=None):
@@ -123,9 +123,11 @@ def solve_by_program(job, flags, is_stock=False):
   job.initial_cost = report['summary']['initial_cost']
   job.message = report['summary']['message']
   steps = [step for step in report['iterations'] if step['step_is_successful']]
-  for step in steps:
+  # Each state between takes a process.
+  between = {len(steps) // 3, 2 * len(steps) // 3} if job.states else ()
+  for place, step in enumerate(steps):
     state, number = (last if step is steps[-1] else None), step['iteration']
-    if state is None and number > 0 and job.states and job.looks_at(number, 3):
+    if state is None and number > 0 and place in between and job.seconds_left() > 0:
       state = run(number, f'state{number}')[1]
     job.stamp(state, step['cost'], step['cumulative_time_in_seconds'] - cuda)
 

@@ -107,10 +107,11 @@ main({'name': 'jaxls',
                    'mdurl==0.1.2', 'pygments==2.21.0'],
       'packages_with_needs': ['jax[cuda13]==0.11.2'],
       'kinds': ['bal', 'windows', 'poses'],
+      # A solve has no limit of time.
       'settings': {
           'default': {'device': 'cuda', 'linear_solver': 'conjugate_gradient',
-                      'cost_tolerance': 1e-5, 'most_observations': 6000000},
+                      'cost_tolerance': 1e-5, 'most_observations': 1500000},
           'best': {'device': 'cuda', 'linear_solver': 'conjugate_gradient',
-                   'cost_tolerance': 1e-8, 'most_observations': 6000000},
+                   'cost_tolerance': 1e-8, 'most_observations': 1500000},
           'host': {'device': 'host', 'linear_solver': 'conjugate_gradient',
                    'cost_tolerance': 1e-5, 'most_observations': 700000}}}, solve)

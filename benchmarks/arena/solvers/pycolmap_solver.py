@@ -1,7 +1,8 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
-"""pycolmap's bundle adjustment, covariances and global positioning on the host. A BAL problem becomes a model with
-RADIAL cameras that look along +z: y and z change their sign, which keeps the
-objective. Its summary has no iterations, so each state is a solve that ends there."""
+"""pycolmap's bundle adjustment, covariances and global positioning on the host. A BAL
+problem becomes a model with RADIAL cameras that look along +z: y and z change their
+sign, which keeps the objective. Its summary has no iterations, so each state is a solve
+that ends there."""
 import os
 
 from adapter import main

@@ -5,14 +5,19 @@ by the kind of problem; it solves windows side by side, one thread each."""
 from adapter import main, solve_by_program
 
 BUNDLES = ['bal', 'colmap']
+OTHERS = ['windows', 'poses', 'positions']
 
 main({'name': 'stock_ceres', 'packages': [],
-      'kinds': [*BUNDLES, 'windows', 'poses', 'positions', 'covariance'],
+      'kinds': [*BUNDLES, *OTHERS, 'covariance'],
       'settings': {
           # The linear solvers that Ceres's documentation recommends by size; S has
           # 81 doubles for each pair of cameras.
           'default': {'device': 'host', 'flags': ['--linear_solver=sparse_schur'],
-                      'most_cameras': 11000},
+                      'most_cameras': 5000, 'kinds': BUNDLES},
+          'by_kind': {'device': 'host', 'flags': [], 'kinds': OTHERS},
+          # No limit ends it; 400 cameras take minutes (docs/measurements/covariance.md).
+          'sparse_qr': {'device': 'host', 'flags': [], 'kinds': ['covariance'],
+                        'most_cameras': 300},
           'dense_schur': {'device': 'host', 'flags': ['--linear_solver=dense_schur'],
                           'most_cameras': 1800, 'kinds': BUNDLES},
           'iterative_schur': {'device': 'host', 'kinds': BUNDLES,
