@@ -20,6 +20,9 @@ if not hasattr(pycolmap, "GlobalPipelineOptions"):
 synthesize = mapping_test.synthesize
 assert_as_good = mapping_test.assert_as_good
 bits = mapping_test.bits
+GLOBAL = mapping_test.Mapper("global_mapping", pycolmap.GlobalPipelineOptions)
+mapped = GLOBAL.mapped
+mapped_by_pycolmap = GLOBAL.mapped_by_pycolmap
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,33 +43,6 @@ def ours(shared, tmp_path_factory):
     report = colmap.MappingReport(stream)
     models = mapped(shared, folder, mapping_report=report)
     return folder, models, report, stream.getvalue().splitlines()
-
-
-def make_options(**fields):
-    options = pycolmap.GlobalPipelineOptions()
-    options.num_threads = 2
-    options.random_seed = 0
-    for path, value in fields.items():
-        *parents, name = path.split("__")
-        found = options
-        for parent in parents:
-            found = getattr(found, parent)
-        setattr(found, name, value)
-    return options
-
-
-def mapped(database, output, fields=None, **arguments):
-    options = make_options(**(fields or {}))
-    return colmap.global_mapping(
-        database, database.parent, output, options, device="HOST", **arguments
-    )
-
-
-def mapped_by_pycolmap(database, output, **fields):
-    output.mkdir()
-    return pycolmap.global_mapping(
-        database, database.parent, output, make_options(**fields)
-    )
 
 
 @pytest.mark.parametrize("is_shared", [True, False])

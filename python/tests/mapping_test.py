@@ -1,6 +1,7 @@
 # Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 """ceres_ext.colmap.incremental_mapping against pycolmap's, on its own data sets."""
 
+import functools
 import io
 import json
 import os
@@ -64,28 +65,43 @@ def ours(shared, tmp_path_factory):
     return folder, models, report
 
 
-def make_options(**fields):
-    options = pycolmap.IncrementalPipelineOptions()
-    options.num_threads = 2
-    options.random_seed = 0
-    options.extract_colors = False
-    for name, value in fields.items():
-        setattr(options, name, value)
-    return options
+class Mapper:
+    """The mapper of that name, of pycolmap and of this library."""
+
+    def __init__(self, name, options, **fields):
+        self.name = name
+        self.kind = options
+        self.fields = fields
+
+    def make_options(self, **fields):
+        """fields: a__b is the field b of the field a."""
+        options = self.kind()
+        options.num_threads = 2
+        options.random_seed = 0
+        for path, value in {**self.fields, **fields}.items():
+            *parents, name = path.split("__")
+            setattr(functools.reduce(getattr, parents, options), name, value)
+        return options
+
+    def mapped(self, database, output, fields=None, **arguments):
+        options = self.make_options(**(fields or {}))
+        return getattr(colmap, self.name)(
+            database, database.parent, output, options, device="HOST", **arguments
+        )
+
+    def mapped_by_pycolmap(self, database, output, **fields):
+        output.mkdir()
+        return getattr(pycolmap, self.name)(
+            database, database.parent, output, self.make_options(**fields)
+        )
 
 
-def mapped(database, output, fields=None, **arguments):
-    options = make_options(**(fields or {}))
-    return colmap.incremental_mapping(
-        database, database.parent, output, options, device="HOST", **arguments
-    )
-
-
-def mapped_by_pycolmap(database, output, **fields):
-    output.mkdir()
-    return pycolmap.incremental_mapping(
-        database, database.parent, output, make_options(**fields)
-    )
+INCREMENTAL = Mapper(
+    "incremental_mapping", pycolmap.IncrementalPipelineOptions, extract_colors=False
+)
+make_options = INCREMENTAL.make_options
+mapped = INCREMENTAL.mapped
+mapped_by_pycolmap = INCREMENTAL.mapped_by_pycolmap
 
 
 def bits(folder):
