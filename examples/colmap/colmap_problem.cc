@@ -151,12 +151,10 @@ class ProblemBuilder {
   }
 
   void AddPriors() {
-    plan_.ForEachPrior([&](auto camera_model, size_t k) {
-      double* const params = model_->cameras[k].params;
-      const auto error = MakeIntrinsicsPrior<decltype(camera_model)>(
-          params, options_.intrinsics_prior_weights);
-      problem_->AddResidualBlock(
-          MakersOf(camera_model.kModelId).prior(&error), nullptr, params);
+    plan_.ForEachPrior([&](auto camera_model, size_t k, const auto& error) {
+      problem_->AddResidualBlock(MakersOf(camera_model.kModelId).prior(&error),
+                                 nullptr,
+                                 model_->cameras[k].params);
     });
   }
 

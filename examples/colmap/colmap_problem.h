@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -48,9 +49,11 @@ struct ProblemOptions {
   // wanted.
   bool bound_intrinsics = false;
   IntrinsicsLimits intrinsics_limits;
-  // Soft priors on the parameters of cameras that vary, at their values in the
-  // model; a weight of 0 leaves them free.
+  // Soft priors on the parameters of cameras that vary, at their values here by
+  // the camera's id, or in the model if they are not here; a weight of 0 leaves
+  // them free.
   IntrinsicsPriorWeights intrinsics_prior_weights;
+  std::map<uint32_t, std::vector<double>> expected_intrinsics;
 
   bool refine_points3D = true;
   // Points with a shorter track are left out; 0: none.

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "ceres/autodiff_cost_function.h"
 #include "ceres_ext/camera_models.h"
 #include "examples/colmap/reprojection_costs.h"
 
@@ -15,9 +16,10 @@ namespace ceres_ext::colmap {
 
 ModelArrays::ModelArrays(const ProblemOptions& options,
                          const ProblemSelection& selection,
-                         Model* model)
+                         Model* model,
+                         PositionPriors* positions)
     : model_(model), loss_(MakeLoss(options)) {
-  const ProblemPlan plan(options, selection, model);
+  const ProblemPlan plan(options, selection, model, positions);
   point_at_.assign(plan.points().size(), -1);
   points_.values.reserve(3 * plan.points().size());
   for (size_t i = 0; i < plan.points().size(); ++i) {
@@ -34,7 +36,10 @@ ModelArrays::ModelArrays(const ProblemOptions& options,
   for (const ProblemPlan::Group& group : plan.groups()) {
     AddRows(plan, group);
   }
-  AddPriors(plan, options.intrinsics_prior_weights);
+  AddPriors(plan);
+  if (positions != nullptr) {
+    AddPositions(plan, *positions);
+  }
 }
 
 int32_t ModelArrays::Add(double* place,
@@ -78,8 +83,11 @@ void ModelArrays::AddPoses(const ProblemOptions& options,
   for (size_t i = 0; i < plan.sensors().size(); ++i) {
     const ProblemPlan::Sensor& sensor = plan.sensors()[i];
     if (sensor.is_used) {
-      sensor_at_[i] =
-          Add(sensor.pose, sensor.is_constant, of_sensors, &sensors_);
+      ceres::Manifold* const manifold =
+          sensor.is_antenna ? Own(MakePoseManifold(/*constant_rotation=*/true,
+                                                   /*component=*/-1))
+                            : of_sensors;
+      sensor_at_[i] = Add(sensor.pose, sensor.is_constant, manifold, &sensors_);
     }
   }
   AddToProblem(/*is_eliminated=*/false, &sensors_);
@@ -264,8 +272,7 @@ void ModelArrays::AddRows(const ProblemPlan& plan,
   problem_.AddResiduals(residuals);
 }
 
-void ModelArrays::AddPriors(const ProblemPlan& plan,
-                            const IntrinsicsPriorWeights& weights) {
+void ModelArrays::AddPriors(const ProblemPlan& plan) {
   int model_id = -1;  // of the residual blocks that are being added
   ArrayProblem::Residuals residuals;
   Rows* rows = nullptr;
@@ -277,7 +284,7 @@ void ModelArrays::AddPriors(const ProblemPlan& plan,
       problem_.AddResiduals(residuals);
     }
   };
-  plan.ForEachPrior([&](auto camera_model, size_t k) {
+  plan.ForEachPrior([&](auto camera_model, size_t k, const auto& error) {
     using CameraModel = decltype(camera_model);
     if (camera_model.kModelId != model_id) {
       add();
@@ -292,8 +299,6 @@ void ModelArrays::AddPriors(const ProblemPlan& plan,
       residuals.constants_are_of_model = true;
       residuals.make_cost_function = MakersOf(model_id).prior;
     }
-    const auto error =
-        MakeIntrinsicsPrior<CameraModel>(model_->cameras[k].params, weights);
     for (const double* values : {error.measured, error.weights}) {
       rows->constants.insert(
           rows->constants.end(), values, values + CameraModel::kNumParams);
@@ -301,6 +306,86 @@ void ModelArrays::AddPriors(const ProblemPlan& plan,
     rows->blocks[0].push_back(camera_at_[k]);
   });
   add();
+}
+
+void ModelArrays::AddPositions(const ProblemPlan& plan,
+                               const PositionPriors& positions) {
+  using OfPose = WhitenedError<PositionPrior<EigenQuaternion>>;
+  using OfSensor = WhitenedError<SensorPositionPrior>;
+  static_assert(sizeof(OfPose) == 12 * sizeof(double) &&
+                sizeof(OfSensor) == sizeof(OfPose));
+  const auto add_row = [](const double* position,
+                          const double* sqrt_information,
+                          const std::vector<int32_t>& blocks,
+                          Rows* rows) {
+    auto& constants = rows->constants;
+    constants.insert(constants.end(), position, position + 3);
+    constants.insert(constants.end(), sqrt_information, sqrt_information + 9);
+    rows->blocks.resize(blocks.size());
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      rows->blocks[i].push_back(blocks[i]);
+    }
+  };
+  const auto add = [this](const std::vector<int>& parameters,
+                          CostMaker maker,
+                          ceres::LossFunction* loss,
+                          Rows* rows) {
+    if (rows->blocks.empty()) {
+      return;
+    }
+    ArrayProblem::Residuals residuals;
+    residuals.num_blocks = static_cast<int64_t>(rows->blocks[0].size());
+    residuals.constants = rows->constants.data();
+    residuals.constants_bytes = sizeof(OfPose);
+    residuals.make_cost_function = maker;
+    residuals.loss = loss;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      residuals.blocks.push_back({parameters[i], rows->blocks[i].data()});
+    }
+    problem_.AddResiduals(residuals);
+  };
+  const auto new_rows = [this] {
+    return rows_.emplace_back(std::make_unique<Rows>()).get();
+  };
+  // Ceres evaluates them on the host: they are few.
+  const CostMaker of_pose =
+      &MakeCostFunction<OfPose,
+                        CostFunctionFor<ceres::AutoDiffCostFunction, OfPose>>;
+  const CostMaker of_sensor =
+      &MakeCostFunction<OfSensor,
+                        CostFunctionFor<ceres::AutoDiffCostFunction, OfSensor>>;
+  Rows* const poses = new_rows();
+  Rows* const sensors = new_rows();
+  for (const PositionPriors::Prior& prior : positions.priors) {
+    const Image& image = model_->images[prior.image];
+    const int32_t pose = pose_at_[plan.PoseOf(image, IMAGE_OF_SENSOR)];
+    if (pose < 0) {
+      continue;  // Its frame has no observations.
+    }
+    if (positions.has_antenna || image.sensor >= 0) {
+      const int32_t sensor = positions.has_antenna
+                                 ? sensor_at_.back()
+                                 : sensor_at_[plan.SensorOf(image)];
+      add_row(prior.position, prior.sqrt_information, {sensor, pose}, sensors);
+    } else {
+      add_row(prior.position, prior.sqrt_information, {pose}, poses);
+    }
+  }
+  if (positions.loss_scale > 0.0) {
+    position_loss_ = std::make_unique<ceres::CauchyLoss>(positions.loss_scale);
+  }
+  add({poses_.number}, of_pose, position_loss_.get(), poses);
+  add({sensors_.number, poses_.number},
+      of_sensor,
+      position_loss_.get(),
+      sensors);
+  if (positions.antenna_sigma > 0.0) {
+    Rows* const antenna = new_rows();
+    const double weight = 1.0 / positions.antenna_sigma;
+    const double weights[9] = {weight, 0, 0, 0, weight, 0, 0, 0, weight};
+    add_row(positions.expected_place, weights, {sensor_at_.back()}, antenna);
+    add({sensors_.number}, of_pose, nullptr, antenna);
+  }
 }
 
 void ModelArrays::Store() const {

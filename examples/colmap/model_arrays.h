@@ -22,6 +22,7 @@
 #include "ceres_ext/array_problem.h"
 #include "ceres_ext/summary.h"
 #include "examples/colmap/colmap_problem.h"
+#include "examples/colmap/position_priors.h"
 #include "examples/colmap/problem_plan.h"
 #include "problem_io/colmap_model.h"
 
@@ -31,9 +32,12 @@ class ModelArrays {
  public:
   // As BuildProblem, with poses in one block each: options.split_pose must be
   // false. *model outlives this object and does not move.
+  // positions: null, or priors of frames in the problem, which have the same
+  // lifetime. An antenna is a further sensor.
   ModelArrays(const ProblemOptions& options,
               const ProblemSelection& selection,
-              Model* model);
+              Model* model,
+              PositionPriors* positions = nullptr);
   ModelArrays(const ModelArrays&) = delete;
   ModelArrays& operator=(const ModelArrays&) = delete;
 
@@ -81,8 +85,8 @@ class ModelArrays {
   // Adds the blocks to the problem, unless there are none.
   void AddToProblem(bool is_eliminated, Blocks* blocks);
   void AddRows(const ProblemPlan& plan, const ProblemPlan::Group& group);
-  void AddPriors(const ProblemPlan& plan,
-                 const IntrinsicsPriorWeights& weights);
+  void AddPriors(const ProblemPlan& plan);
+  void AddPositions(const ProblemPlan& plan, const PositionPriors& positions);
   // The constants of the rows and what makes cost functions of them.
   void SetConstants(const ProblemPlan& plan,
                     const ProblemPlan::Group& group,
@@ -97,6 +101,7 @@ class ModelArrays {
 
   Model* const model_;
   const std::unique_ptr<ceres::LossFunction> loss_;
+  std::unique_ptr<ceres::LossFunction> position_loss_;
   std::vector<std::unique_ptr<ceres::Manifold>> manifolds_;
   Blocks points_{3};
   Blocks poses_{7};

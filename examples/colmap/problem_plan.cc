@@ -56,7 +56,8 @@ void Normalize(double* q) {
 
 ProblemPlan::ProblemPlan(const ProblemOptions& options,
                          const ProblemSelection& selection,
-                         Model* model)
+                         Model* model,
+                         PositionPriors* positions)
     : options_(options),
       selection_(selection),
       model_(model),
@@ -78,6 +79,9 @@ ProblemPlan::ProblemPlan(const ProblemOptions& options,
     }
   }
   PlanCameras();
+  if (positions != nullptr) {
+    PlanPositions(positions);
+  }
 }
 
 int32_t ProblemPlan::PoseOf(const Image& image, ImageKind kind) const {
@@ -276,6 +280,28 @@ void ProblemPlan::PlanCameras() {
     if (camera.is_used && !camera.is_constant) {
       camera.has_prior = options_.intrinsics_prior_weights.HasAny();
       SetBounds(k);
+    }
+  }
+}
+
+void ProblemPlan::PlanPositions(PositionPriors* positions) {
+  if (positions->has_antenna) {
+    sensors_.push_back({positions->antenna_from_rig,
+                        /*is_used=*/true,
+                        /*is_constant=*/positions->antenna_sigma == 0.0,
+                        /*is_antenna=*/true});
+    return;
+  }
+  for (const PositionPriors::Prior& prior : positions->priors) {
+    const Image& image = model_->images[prior.image];
+    if (image.sensor >= 0) {
+      Sensor& sensor = sensors_[SensorOf(image)];
+      if (!sensor.is_used) {
+        // Observations have its pose as a constant.
+        Normalize(sensor.pose);
+        sensor.is_used = true;
+        sensor.is_constant = true;
+      }
     }
   }
 }

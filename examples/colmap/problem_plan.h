@@ -15,8 +15,10 @@
 
 #include "ceres/loss_function.h"
 #include "ceres/manifold.h"
+#include "ceres_ext/camera_intrinsics.h"
 #include "ceres_ext/camera_models.h"
 #include "examples/colmap/colmap_problem.h"
+#include "examples/colmap/position_priors.h"
 #include "problem_io/colmap_model.h"
 
 namespace ceres_ext::colmap {
@@ -44,6 +46,7 @@ class ProblemPlan {
     double* pose;
     bool is_used = false;
     bool is_constant = false;
+    bool is_antenna = false;  // The rotation is constant.
   };
   struct Camera {
     bool is_used = false;
@@ -67,9 +70,11 @@ class ProblemPlan {
   };
 
   // The arguments outlive this object. Normalises quaternions of *model.
+  // positions: may be null.
   ProblemPlan(const ProblemOptions& options,
               const ProblemSelection& selection,
-              Model* model);
+              Model* model,
+              PositionPriors* positions = nullptr);
 
   const std::vector<Group>& groups() const { return groups_; }
   const std::vector<Point>& points() const { return points_; }
@@ -89,15 +94,22 @@ class ProblemPlan {
     return first_sensor_[model_->frames[image.frame].rig] + image.sensor;
   }
 
-  // fn(camera model, number of the camera) for each that has a prior, one model
-  // after the other.
+  // fn(camera model, number of the camera, prior) for each that has one, one
+  // model after the other.
   template <typename Function>
   void ForEachPrior(Function&& fn) const {
     ForEachCameraModel([&](auto camera_model) {
       for (size_t k = 0; k < cameras_.size(); ++k) {
         if (cameras_[k].has_prior &&
             model_->cameras[k].model->id == camera_model.kModelId) {
-          fn(camera_model, k);
+          const colmap::Camera& camera = model_->cameras[k];
+          const auto& all = options_.expected_intrinsics;
+          const auto found = all.find(camera.id);
+          fn(camera_model,
+             k,
+             MakeIntrinsicsPrior<decltype(camera_model)>(
+                 found == all.end() ? camera.params : found->second.data(),
+                 options_.intrinsics_prior_weights));
         }
       }
     });
@@ -135,6 +147,8 @@ class ProblemPlan {
   void PlanPoses();
   void PlanPoints();
   void PlanCameras();
+  // Sensors whose positions were measured, and the antenna as the last sensor.
+  void PlanPositions(PositionPriors* positions);
   void SetBounds(size_t k);
   // False if there are no two cameras for it.
   bool FixTwoCameras();

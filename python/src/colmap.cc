@@ -3,9 +3,12 @@
 // Models of COLMAP as views of arrays, and their bundle adjustment.
 // The package ceres_ext/colmap has what users call.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <new>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -15,10 +18,12 @@
 #include "ceres/iteration_callback.h"
 #include "ceres_ext/camera_intrinsics.h"
 #include "ceres_ext/camera_models.h"
+#include "ceres_ext/photogrammetry.h"
 #include "ceres_ext/solve.h"
 #include "examples/colmap/colmap_origin.h"
 #include "examples/colmap/colmap_problem.h"
 #include "examples/colmap/model_arrays.h"
+#include "examples/colmap/position_priors.h"
 #include "nanobind/nanobind.h"
 #include "nanobind/ndarray.h"
 #include "nanobind/stl/string.h"
@@ -394,6 +399,60 @@ std::vector<bool> Flags(const char* name, nb::handle array, size_t size) {
   return std::vector<bool>(flags, flags + size);
 }
 
+// images: indices into Model::images. offset: place of the antenna, which is
+// expected at `expected`, or None.
+void MakePositions(colmap::PositionPriors* positions,
+                   nb::object images,
+                   nb::object places,
+                   nb::object covariances,
+                   double loss_scale,
+                   nb::object offset,
+                   nb::object expected,
+                   double antenna_sigma) {
+  std::vector<int64_t> shape = {kAnyLength};
+  const auto* const image = static_cast<int32_t*>(
+      ReadArray("images", images, "int32", ARRAY_READ, &shape));
+  const int64_t n = shape[0];
+  shape = {n, 3};
+  const auto* const place = static_cast<double*>(
+      ReadArray("positions", places, "float64", ARRAY_READ, &shape));
+  shape = {n, 3, 3};
+  const auto* const covariance = static_cast<double*>(
+      ReadArray("covariances", covariances, "float64", ARRAY_READ, &shape));
+  colmap::PositionPriors made;
+  made.loss_scale = loss_scale;
+  for (int64_t i = 0; i < n; ++i) {
+    colmap::PositionPriors::Prior& prior = made.priors.emplace_back();
+    prior.image = image[i];
+    std::copy_n(place + 3 * i, 3, prior.position);
+    std::string error;
+    if (!std::all_of(prior.position, prior.position + 3, [](double x) {
+          return std::isfinite(x);
+        })) {
+      throw ValueError("positions: expected finite numbers, found others in " +
+                       std::to_string(i));
+    }
+    if (!SquareRootInformation<3>(
+            covariance + 9 * i, prior.sqrt_information, &error)) {
+      throw ValueError("covariances: " + std::to_string(i) + ": " + error);
+    }
+  }
+  if (!offset.is_none()) {
+    shape = {3};
+    const auto* const start = static_cast<double*>(
+        ReadArray("antenna_offset", offset, "float64", ARRAY_READ, &shape));
+    const auto* const prior = static_cast<double*>(
+        ReadArray("antenna_offset", expected, "float64", ARRAY_READ, &shape));
+    made.has_antenna = true;
+    for (int i = 0; i < 3; ++i) {
+      made.antenna_from_rig[4 + i] = -start[i];
+      made.expected_place[i] = prior[i];
+    }
+    made.antenna_sigma = antenna_sigma;
+  }
+  new (positions) colmap::PositionPriors(std::move(made));
+}
+
 // selection: the arrays of ProblemSelection in their order. Returns the summary
 // (camera id, 0 or 1 for fx or fy, start, end) of runaway focal lengths, and
 // (point id, image id, depth, error) of runaway observations.
@@ -401,6 +460,7 @@ nb::tuple AdjustModel(ColmapModel* model,
                       const colmap::ProblemOptions& problem_options,
                       const SolverOptions& given,
                       const std::vector<nb::object>& selected,
+                      colmap::PositionPriors* positions,
                       nb::object callback) {
   CheckIdle(*model);
   colmap::Model& m = model->model;
@@ -422,6 +482,25 @@ nb::tuple AdjustModel(ColmapModel* model,
   for (size_t i = 0; i < selected.size(); ++i) {
     *kArrays[i].flags = Flags(kArrays[i].name, selected[i], kArrays[i].size);
   }
+  for (size_t i = 0; positions != nullptr && i < positions->priors.size();
+       ++i) {
+    const int32_t image = positions->priors[i].image;
+    if (image < 0 || static_cast<size_t>(image) >= m.images.size()) {
+      throw ValueError("positions: expected numbers of images, found " +
+                       std::to_string(image));
+    }
+  }
+  for (const colmap::Camera& camera : m.cameras) {
+    const auto found = problem_options.expected_intrinsics.find(camera.id);
+    const int size = camera.model->num_params;
+    if (found != problem_options.expected_intrinsics.end() &&
+        found->second.size() != static_cast<size_t>(size)) {
+      throw ValueError("expected_intrinsics: camera " +
+                       std::to_string(camera.id) + ": expected " +
+                       std::to_string(size) + " numbers, found " +
+                       std::to_string(found->second.size()));
+    }
+  }
   SolverOptions options = given;
   options.Check();
   PythonCallback python_callback(callback);
@@ -437,8 +516,11 @@ nb::tuple AdjustModel(ColmapModel* model,
     std::optional<colmap::MovedModel> moved;
     if (colmap::IsFar(m, origin)) {
       moved.emplace(origin, &m);
+      if (positions != nullptr) {
+        positions->MoveOrigin(origin);
+      }
     }
-    colmap::ModelArrays arrays(problem_options, selection, &m);
+    colmap::ModelArrays arrays(problem_options, selection, &m, positions);
     StateCallback state_callback(&arrays);
     if (options.update_state_every_iteration) {
       options.callbacks.insert(options.callbacks.begin(), &state_callback);
@@ -618,6 +700,10 @@ void AddColmap(nb::module_* module) {
           [](Options& self, double value) {
             self.intrinsics_prior_weights.extra_params = value;
           })
+      .def("_expect_intrinsics",
+           [](Options& self, uint32_t camera_id, std::vector<double> params) {
+             self.expected_intrinsics[camera_id] = std::move(params);
+           })
       .def("_set_loss",
            [](Options& self, int loss) {
              self.loss = static_cast<colmap::LossType>(loss);
@@ -627,6 +713,35 @@ void AddColmap(nb::module_* module) {
         self.gauge =
             gauge == 2 ? colmap::GAUGE_THREE_POINTS : colmap::GAUGE_TWO_CAMERAS;
       });
+  nb::class_<colmap::PositionPriors>(
+      *module, "_ColmapPositions", "For one call of _adjust_colmap.")
+      .def("__init__",
+           &MakePositions,
+           "images"_a.none(),
+           "positions"_a.none(),
+           "covariances"_a.none(),
+           "loss_scale"_a,
+           "offset"_a.none(),
+           "expected"_a.none(),
+           "antenna_sigma"_a,
+           nb::sig("def __init__(self, images: "
+                   "numpy.typing.NDArray[numpy.int32], positions: "
+                   "numpy.typing.NDArray[numpy.float64], covariances: "
+                   "numpy.typing.NDArray[numpy.float64], loss_scale: float, "
+                   "offset: numpy.typing.NDArray[numpy.float64] | None, "
+                   "expected: numpy.typing.NDArray[numpy.float64] | None, "
+                   "antenna_sigma: float) -> None"))
+      .def_prop_ro(
+          "antenna_offset",
+          [](const colmap::PositionPriors& self) {
+            std::vector<double> place(3);
+            for (int i = 0; i < 3; ++i) {
+              place[i] = -self.antenna_from_rig[4 + i];
+            }
+            return MakeArray(std::move(place), 0);
+          },
+          nb::sig("def antenna_offset(self) -> "
+                  "numpy.typing.NDArray[numpy.float64]"));
   module->def("_read_colmap", &ReadModel, "folder"_a);
   module->def("_write_colmap", &WriteModel, "model"_a, "folder"_a);
   module->def(
@@ -636,11 +751,12 @@ void AddColmap(nb::module_* module) {
       "problem_options"_a,
       "options"_a,
       "selection"_a,
+      "positions"_a.none(),
       "callback"_a.none(),
       nb::sig("def _adjust_colmap(model: ColmapModel, problem_options: "
               "_ColmapProblemOptions, options: SolverOptions, selection: "
               "collections.abc.Sequence[numpy.typing.NDArray[numpy.bool_] | "
-              "None], callback: "
+              "None], positions: _ColmapPositions | None, callback: "
               "collections.abc.Callable[[IterationSummary], object] | None) -> "
               "tuple[Summary, list[tuple[int, int, float, float]], "
               "list[tuple[int, int, float, float]]]"));

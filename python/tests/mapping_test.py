@@ -145,6 +145,27 @@ def test_a_map_is_as_good_as_pycolmaps(
     assert written.num_points3D() == models[0].num_points3D()
 
 
+def test_bounds_and_priors_of_cameras(shared, tmp_path):
+    """Priors are at the camera of the database, not at those that were adjusted."""
+    (camera,) = pycolmap.Database.open(shared).read_all_cameras()
+    models = mapped(
+        shared,
+        tmp_path / "priors",
+        focal_length_prior_weight=1e7,
+        extra_params_prior_weight=1e9,
+    )
+    assert models[0].num_reg_images() == 12
+    assert models[0].camera(1).params == pytest.approx(camera.params, rel=1e-4)
+    side = max(camera.width, camera.height)
+    limit = 0.99 * camera.params[0] / side
+    models = mapped(
+        shared, tmp_path / "bounds", bound_intrinsics=True, max_focal_length_ratio=limit
+    )
+    assert models[0].camera(1).params[0] <= limit * side
+    with pytest.raises(ValueError, match="max_extra_param: expected a number above 0"):
+        mapped(shared, tmp_path / "none", max_extra_param=0.0)
+
+
 @pytest.mark.parametrize("max_points2d", [0, 10**6])
 def test_rigs(max_points2d, tmp_path, monkeypatch):
     monkeypatch.setattr("ceres_ext.colmap.mirror._MAX_POINTS2D_OF_WHOLE", max_points2d)

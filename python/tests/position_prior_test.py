@@ -188,6 +188,58 @@ def test_constant_cameras(tmp_path):
     assert models[0].camera(1).params[3] != 0.05
 
 
+@pytest.mark.parametrize("num_cameras", [1, 2])
+@pytest.mark.parametrize("has_antenna", [False, True])
+def test_positions_in_an_adjustment(has_antenna, num_cameras, tmp_path):
+    """Positions far from zero hold a model where they are; without them they do not
+    move it. An antenna is estimated."""
+    path = tmp_path / "database.db"
+    synthesize(path, 8, num_cameras)
+    model = mapped(path, tmp_path / "map", {"use_prior_position": True})[0]
+    ids = model.reg_image_ids()
+    places = numpy.array([model.image(i).projection_center() for i in ids])
+    if has_antenna:
+        for k, image_id in enumerate(ids):
+            frame = model.frame(model.image(image_id).frame_id)
+            pose = frame.rig_from_world
+            places[k] = pose.rotation.matrix().T @ (OFFSET - pose.translation)
+    sigma = 1e-3
+    shift = numpy.array([0.5, 0.0, 0.0])
+    positions = colmap.MeasuredPositions(
+        ids,
+        places + shift,
+        numpy.tile(sigma**2 * numpy.eye(3), (len(ids), 1, 1)),
+        antenna_offset=0.9 * OFFSET if has_antenna else None,
+        antenna_sigma=1.0 if has_antenna else 0.0,
+    )
+    before = model.compute_mean_reprojection_error()
+    centers = numpy.array([model.image(i).projection_center() for i in ids])
+    summary = colmap.bundle_adjustment(
+        model,
+        positions=positions,
+        linear_solver_type="SPARSE_SCHUR",
+        device="HOST",
+        print_summary=False,
+    )
+    assert summary.is_solution_usable()
+    moved = numpy.array([model.image(i).projection_center() for i in ids])
+    # With all cameras towards one point the z of an antenna acts as the scale does.
+    limit = 0.05 if has_antenna else 5e-3
+    assert (moved - centers)[:, 0] == pytest.approx(0.5, abs=limit)
+    assert model.compute_mean_reprojection_error() < before + 1e-3
+    if has_antenna:
+        assert summary.antenna_offset[:2] == pytest.approx(OFFSET[:2], abs=0.02)
+    else:
+        assert summary.antenna_offset is None
+    with pytest.raises(ValueError, match="positions: expected images with a pose"):
+        colmap.bundle_adjustment(model, positions=positions._replace(image_ids=[99]))
+    with pytest.raises(ValueError, match="covariances: 0: .* positive definite"):
+        colmap.bundle_adjustment(
+            model,
+            positions=positions._replace(covariances=0.0 * positions.covariances),
+        )
+
+
 def test_wrong_arguments(tmp_path):
     path = tmp_path / "database.db"
     synthesize(path, 4)

@@ -21,6 +21,7 @@ from .._ceres_ext import ColmapModel as Model
 from .adjustment import (
     CAMERA_MODELS,
     BundleAdjustmentSummary,
+    MeasuredPositions,
     RunawayFocalLength,
     RunawayObservation,
     bundle_adjustment,
@@ -39,6 +40,7 @@ __all__ = [
     "BundleAdjustmentSummary",
     "MappingReport",
     "MappingStage",
+    "MeasuredPositions",
     "Mirror",
     "Model",
     "RunawayFocalLength",

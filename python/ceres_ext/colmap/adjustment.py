@@ -20,6 +20,7 @@ from .._ceres_ext import (
     Summary,
     _adjust_colmap,
     _colmap_camera_models,
+    _ColmapPositions,
     _ColmapProblemOptions,
     _img_from_cam,
     _intrinsics_bounds,
@@ -33,27 +34,40 @@ CAMERA_MODELS: tuple[str, ...] = tuple(_colmap_camera_models())
 EQUIRECTANGULAR."""
 
 _Flags = numpy.typing.NDArray[numpy.bool_]
+_Doubles = numpy.typing.NDArray[numpy.float64]
 
 _LOSSES = ["TRIVIAL", "SOFT_L1", "CAUCHY", "HUBER"]
 _GAUGES = ["UNSPECIFIED", "TWO_CAMS_FROM_WORLD", "THREE_POINTS"]
 # A pycolmap.BundleAdjustmentOptions may not have them.
-_PRIOR_WEIGHTS = [
+PRIOR_WEIGHTS = [
     "focal_length_prior_weight",
     "principal_point_prior_weight",
     "extra_params_prior_weight",
 ]
-_INTRINSICS_FIELDS = [
+INTRINSICS_FIELDS = [
     "bound_intrinsics",
     "min_focal_length_ratio",
     "max_focal_length_ratio",
     "max_extra_param",
-    *_PRIOR_WEIGHTS,
+    *PRIOR_WEIGHTS,
 ]
 
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .._ceres_ext import OptionValues
+
+    class MapperValues(OptionValues, total=False):
+        """Keywords of mappers, those of intrinsics as in bundle_adjustment()."""
+
+        bound_intrinsics: bool
+        min_focal_length_ratio: float
+        max_focal_length_ratio: float
+        max_extra_param: float
+        focal_length_prior_weight: float
+        principal_point_prior_weight: float
+        extra_params_prior_weight: float
+
 
 # COLMAP's defaults of ceres::Solver::Options.
 SOLVER_DEFAULTS: OptionValues = {
@@ -192,6 +206,28 @@ class RunawayObservation(typing.NamedTuple):
     """Residual of the last such step, in pixels; may be nan."""
 
 
+class MeasuredPositions(typing.NamedTuple):
+    """Positions of cameras, or of an antenna beside them, as those of GPS, in the
+    frame and unit of the reconstruction."""
+
+    image_ids: collections.abc.Sequence[int]
+    positions: _Doubles
+    """(n, 3)"""
+    covariances: _Doubles
+    """(n, 3, 3)"""
+    loss_function_scale: float | None = None
+    """Standard deviations above which a Cauchy loss gives a position less weight;
+    None: no loss."""
+    antenna_offset: _Doubles | None = None
+    """(3,), where the antenna is, with the axes of the reference camera of its rig,
+    x right, y down, z forward. None: positions are those of the cameras."""
+    antenna_sigma: float = 0.0
+    """Standard deviation of each coordinate of antenna_offset, which is then
+    estimated; 0: it is known."""
+    antenna_start: _Doubles | None = None
+    """(3,), where the estimation starts; None: at antenna_offset."""
+
+
 class BundleAdjustmentSummary(typing.NamedTuple):
     """The result of bundle_adjustment(), with the names of pycolmap's summary."""
 
@@ -206,6 +242,8 @@ class BundleAdjustmentSummary(typing.NamedTuple):
     """Seconds for reading the reconstruction."""
     write_time_in_seconds: float
     """Seconds for writing the result into it."""
+    antenna_offset: _Doubles | None = None
+    """That of MeasuredPositions after the solve."""
 
     @property
     def termination_type(self) -> str:
@@ -214,7 +252,7 @@ class BundleAdjustmentSummary(typing.NamedTuple):
 
     @property
     def num_residuals(self) -> int:
-        """Residuals of the solve, two for an observation."""
+        """Residuals of the solve, two for an observation, three for a position."""
         return self.solve.num_residuals_reduced
 
     def is_solution_usable(self) -> bool:
@@ -257,6 +295,8 @@ def bundle_adjustment(
     focal_length_prior_weight: float | None = None,
     principal_point_prior_weight: float | None = None,
     extra_params_prior_weight: float | None = None,
+    expected_intrinsics: collections.abc.Mapping[int, collections.abc.Sequence[float]]
+    | None = None,
     refine_rig_from_world: bool | None = None,
     refine_sensor_from_rig: bool | None = None,
     constant_rig_from_world_rotation: bool | None = None,
@@ -265,6 +305,7 @@ def bundle_adjustment(
     loss_function_type: str | None = None,
     loss_function_scale: float | None = None,
     fixed_gauge: str | None = None,
+    positions: MeasuredPositions | None = None,
     print_summary: bool | None = None,
     callback: collections.abc.Callable[[IterationSummary], object] | None = None,
     **values: Unpack[OptionValues],
@@ -287,17 +328,20 @@ def bundle_adjustment(
     bound_intrinsics: keeps refined focal lengths and coefficients within the next
     three (intrinsics_bounds) and principal points within the image; False by
     default.
-    ..._prior_weight: weights of soft priors on refined parameters at their
-    values, 1 / sigma; 0, the default: none.
+    ..._prior_weight: weights of soft priors on refined parameters, 1 / sigma; 0, the
+    default: none. expected_intrinsics: where these priors are, all parameters by
+    the camera's id; those of other cameras are at the values they have.
     loss_function_type: TRIVIAL, SOFT_L1, CAUCHY, HUBER.
     loss_function_scale: in pixels.
     fixed_gauge: UNSPECIFIED, TWO_CAMS_FROM_WORLD, THREE_POINTS.
+    positions: measured positions of images in the problem, near which the
+    reconstruction is already. The gauge is then UNSPECIFIED by default.
     print_summary: prints brief_report().
     callback, values: as for ceres_ext.solve, for example
     max_num_iterations=20, device="CUDA".
 
-    Keywords, except the last two, are fields of options and config, whose values
-    they replace.
+    Keywords, except expected_intrinsics, positions and the last two, are fields of
+    options and config, whose values they replace.
 
     A Reconstruction is read through its binary form in memory and written
     through references to its parts. References that the caller has stay valid.
@@ -345,7 +389,7 @@ def bundle_adjustment(
     if options is not None:
         for name in given:
             source = options.ceres if name == "loss_function_scale" else options
-            if hasattr(source, name) or name not in _INTRINSICS_FIELDS:
+            if hasattr(source, name) or name not in INTRINSICS_FIELDS:
                 setattr(problem, name, getattr(source, name))
         loss = loss or options.ceres.loss_function_type.name
         prints = options.print_summary if prints is None else prints
@@ -359,10 +403,16 @@ def bundle_adjustment(
             f"{problem.loss_function_scale}"
         )
     _check_intrinsics(problem)
+    for camera_id, params in (expected_intrinsics or {}).items():
+        problem._expect_intrinsics(camera_id, list(params))
     problem._set_loss(_choice("loss_function_type", loss or "TRIVIAL", _LOSSES))
     if fixed_gauge is None:
         fixed_gauge = (
-            "TWO_CAMS_FROM_WORLD" if config is None else config.fixed_gauge.name
+            "UNSPECIFIED"
+            if positions is not None
+            else "TWO_CAMS_FROM_WORLD"
+            if config is None
+            else config.fixed_gauge.name
         )
     problem._set_gauge(_choice("fixed_gauge", fixed_gauge, _GAUGES))
     for name, value in values.items():
@@ -388,11 +438,12 @@ def bundle_adjustment(
     selection = _select(model, config)
     if partly_seen is not None and selection[-1] is not None:
         selection[-1] = partly_seen | selection[-1]
+    priors = None if positions is None else _priors(positions, model)
     read_time = time.perf_counter() - start
     write_time = 0.0
     try:
         summary, runaways, observations = _adjust_colmap(
-            model, problem, solver, selection, callback
+            model, problem, solver, selection, priors, callback
         )
     finally:
         if model is not reconstruction:
@@ -409,14 +460,46 @@ def bundle_adjustment(
         num_filtered,
         read_time,
         write_time,
+        None
+        if priors is None or positions is None or positions.antenna_offset is None
+        else priors.antenna_offset,
     )
     if prints or prints is None:
         print(result.brief_report())
     return result
 
 
+def _priors(positions: MeasuredPositions, model: Model) -> _ColmapPositions:
+    numbers = {image_id: k for k, image_id in enumerate(model.image_ids.tolist())}
+    missing = set(positions.image_ids) - numbers.keys()
+    if missing:
+        raise ValueError(
+            "positions: expected images with a pose in the reconstruction, found "
+            f"{min(missing)}"
+        )
+    offset = positions.antenna_offset
+    start = positions.antenna_start
+    return _ColmapPositions(
+        numpy.array([numbers[i] for i in positions.image_ids], numpy.int32),
+        positions.positions,
+        positions.covariances,
+        positions.loss_function_scale or 0.0,
+        offset if start is None or offset is None else start,
+        offset,
+        positions.antenna_sigma,
+    )
+
+
+def check_intrinsics(values: dict[str, typing.Any]) -> None:
+    """values: some of INTRINSICS_FIELDS."""
+    problem = _ColmapProblemOptions()
+    for name, value in values.items():
+        _set_option(problem, name, value)
+    _check_intrinsics(problem)
+
+
 def _check_intrinsics(problem: _ColmapProblemOptions) -> None:
-    for name in [*_PRIOR_WEIGHTS, "min_focal_length_ratio"]:
+    for name in [*PRIOR_WEIGHTS, "min_focal_length_ratio"]:
         if not 0.0 <= getattr(problem, name) < float("inf"):
             raise ValueError(
                 f"{name}: expected a number of at least 0, found "

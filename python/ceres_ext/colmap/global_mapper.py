@@ -38,7 +38,7 @@ from .rotation_averaging import (
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .._ceres_ext import OptionValues
+    from .adjustment import MapperValues
 
 # COLMAP's constants: the part of cameras of known focal length below which maps are
 # poor, the part of filtered points that ends a refinement, and its refinement after
@@ -75,7 +75,7 @@ def global_mapping(
     model_update_callback: Callback | None = None,
     cancellation_token: typing.Any = None,
     mapping_report: MappingReport | None = None,
-    **values: Unpack[OptionValues],
+    **values: Unpack[MapperValues],
 ) -> dict[int, typing.Any]:
     """Recovers cameras, poses and points at once, as pycolmap.global_mapping does.
 
@@ -90,7 +90,8 @@ def global_mapping(
     call and keeps what it has.
     mapping_report: receives the stages, their times and the map.
     values: as for ceres_ext.solve, for rotations, positions and adjustments, for
-    example device="CUDA".
+    example device="CUDA"; for adjustments also the bounds and soft priors of
+    bundle_adjustment(), priors at the parameters of the database.
 
     Returns the models by number, pycolmap.Reconstruction; none if none has
     options.min_model_size frames. Two runs give the same bits: a random_seed of -1
@@ -167,6 +168,7 @@ class _Mapping(Refinement):
         self.report._begin(0)
         cache, pairs = self._read(database_path)
         self.report.num_images = cache.num_images()
+        self._expect_intrinsics(cache.cameras)
         models = []
         for part in self._find_parts(cache, pairs):
             try:

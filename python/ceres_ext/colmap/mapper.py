@@ -18,7 +18,7 @@ import typing
 import numpy
 
 from . import checkpoint
-from .adjustment import bundle_adjustment, check_cameras
+from .adjustment import INTRINSICS_FIELDS, bundle_adjustment, check_cameras
 from .mapping_report import MappingReport
 from .mirror import Mirror
 from .position_priors import PositionPriors
@@ -37,7 +37,7 @@ from .rotation_averaging import Doubles
 if typing.TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .._ceres_ext import OptionValues
+    from .adjustment import MapperValues
 
 # COLMAP's constants. Longer tracks of new observations are stable, and are not
 # refined again in local adjustments. A model that has not grown for so many trials
@@ -62,7 +62,7 @@ def incremental_mapping(
     checkpoint_frames: int = 50,
     antenna_offset: collections.abc.Sequence[float] | None = None,
     refine_antenna_offset: bool = False,
-    **values: Unpack[OptionValues],
+    **values: Unpack[MapperValues],
 ) -> dict[int, typing.Any]:
     """Recovers cameras, poses and points, as pycolmap.incremental_mapping does.
 
@@ -88,7 +88,9 @@ def incremental_mapping(
     refine_antenna_offset: the offset is estimated, from antenna_offset; positions are
     used once ten frames are registered. mapping_report.antenna_offset has the result.
     It needs images that look in several directions.
-    values: as for ceres_ext.solve, for all adjustments, for example device="CUDA".
+    values: for all adjustments, as for ceres_ext.solve, for example device="CUDA", and
+    the bounds and soft priors of bundle_adjustment(). Limits of bound_intrinsics are
+    those of options by default, priors are at the parameters of the database.
 
     Returns the models by number, pycolmap.Reconstruction. Two runs give the same
     bits, for any number of threads, also if one was stopped and resumed: a
@@ -188,10 +190,19 @@ class _Mapping(Refinement):
         antenna: tuple[Doubles | None, bool],
         values: dict[str, typing.Any],
     ):
-        super().__init__(inputs.pycolmap, cancellation_token, report, values)
+        options = inputs.options
+        limits = {
+            "min_focal_length_ratio": options.min_focal_length_ratio,
+            "max_focal_length_ratio": options.max_focal_length_ratio,
+            "max_extra_param": options.max_extra_param,
+        }
+        super().__init__(
+            inputs.pycolmap, cancellation_token, report, {**limits, **values}
+        )
+        self._expect_intrinsics(inputs.pipeline.database_cache.cameras)
         self.output_path = inputs.output_path
         self.pipeline = inputs.pipeline
-        self.options = inputs.options
+        self.options = options
         self.is_continued = inputs.is_continued
         self.models = inputs.pipeline.reconstruction_manager
         self.num_images = inputs.pipeline.database_cache.num_images()
@@ -232,7 +243,10 @@ class _Mapping(Refinement):
             self.pycolmap,
             self.options,
             self.pipeline.database_cache,
-            repr(self.antenna) if self.positions is not None else "",
+            (
+                repr(self.antenna) if self.positions is not None else "",
+                [self.adjustment_values.get(name) for name in INTRINSICS_FIELDS],
+            ),
         )
         resumed = None
         if resume and self.checkpoint_frames > 0:
@@ -536,7 +550,11 @@ class _Mapping(Refinement):
             images = set(config.images)
             with self.report._timed("local adjustment"):
                 summary = bundle_adjustment(
-                    self.mirror, options, config, print_summary=False, **self.values
+                    self.mirror,
+                    options,
+                    config,
+                    print_summary=False,
+                    **self.adjustment_values,
                 )
             num_adjusted = summary.num_residuals // 2
             varied = set(config.variable_points)

@@ -11,7 +11,12 @@ import typing
 
 from .._ceres_ext import SolverOptions
 from . import checkpoint
-from .adjustment import bundle_adjustment
+from .adjustment import (
+    INTRINSICS_FIELDS,
+    PRIOR_WEIGHTS,
+    bundle_adjustment,
+    check_intrinsics,
+)
 from .mapping_report import MappingReport
 from .position_priors import PositionPriors
 
@@ -95,8 +100,22 @@ class Refinement:
         self.pycolmap = pycolmap
         self.cancellation_token = cancellation_token
         self.report = report
-        self.values = values
-        SolverOptions(**values)  # Wrong ones are found before the work.
+        intrinsics = {k: values[k] for k in INTRINSICS_FIELDS if k in values}
+        self.values = {k: value for k, value in values.items() if k not in intrinsics}
+        self.adjustment_values = {**self.values, **intrinsics}
+        # Wrong ones are found before the work.
+        SolverOptions(**self.values)
+        check_intrinsics(intrinsics)
+
+    def _expect_intrinsics(
+        self, cameras: collections.abc.Mapping[int, typing.Any]
+    ) -> None:
+        """Soft priors of all adjustments are at the parameters of the database."""
+        if any(self.adjustment_values.get(name) for name in PRIOR_WEIGHTS):
+            self.adjustment_values["expected_intrinsics"] = {
+                camera_id: camera.params.tolist()
+                for camera_id, camera in cameras.items()
+            }
 
     def _is_stopped(self) -> bool:
         token = self.cancellation_token
@@ -161,10 +180,14 @@ class Refinement:
             return
         with self.report._timed("global adjustment"):
             if self.positions is None or not self.positions.adjust(
-                model, options, config, self.values
+                model, options, config, self.adjustment_values
             ):
                 bundle_adjustment(
-                    model, options, config, print_summary=False, **self.values
+                    model,
+                    options,
+                    config,
+                    print_summary=False,
+                    **self.adjustment_values,
                 )
 
     def _global_config(self, model: typing.Any) -> typing.Any:
