@@ -43,9 +43,9 @@ _TRACK_ELEMENT = numpy.dtype([("image", "<u4"), ("point2d", "<u4")])
 _ROW = numpy.dtype(
     [("image", "<u4"), ("point2d", "<u4"), ("point", "<i8"), ("xy", "<f8", 2)]
 )
-# A reconstruction with so many 2D points is read whole in 8 ms, as long as a part of
+# A reconstruction with so many 2D points is read whole in less time than a part of
 # six images takes (measured in docs/measurements/mapping.md).
-_MAX_POINTS2D_OF_WHOLE = 30000
+_MAX_POINTS2D_OF_WHOLE = 50000
 # IMAGE_ID, the pose and CAMERA_ID; a name that ends in a zero follows.
 _IMAGE_BYTES = 4 + 7 * 8 + 4
 
@@ -122,17 +122,7 @@ class Mirror:
             copies[point_id] = points[point_id]
         with _files_in_memory(part) as (_, files):
             data = _read_file(files["points3D"])
-        records = []
-        tracks = []
-        begin = 8
-        while begin < len(data):
-            end = begin + _POINT3D.itemsize
-            records.append(data[begin:end])
-            (length,) = struct.unpack_from("<Q", data, end - 8)
-            begin = end + length * _TRACK_ELEMENT.itemsize
-            tracks.append(data[end:begin])
-        added = numpy.frombuffer(b"".join(records), _POINT3D)
-        elements = numpy.frombuffer(b"".join(tracks), _TRACK_ELEMENT)
+        added, elements = _split_points(data)
         rows = numpy.zeros(len(elements), _ROW)
         rows["image"] = elements["image"]
         rows["point2d"] = elements["point2d"]
@@ -331,6 +321,29 @@ def _join_images(
     return b"".join(parts)
 
 
+def _split_points(data: bytes) -> tuple[_Records, _Records]:
+    """The points of points3D.bin, and their observations."""
+    read_length = struct.Struct("<Q").unpack_from
+    begins = []
+    begin = 8
+    while begin < len(data):
+        begins.append(begin)
+        begin += _POINT3D.itemsize
+        begin += _TRACK_ELEMENT.itemsize * read_length(data, begin - 8)[0]
+    all_bytes = numpy.frombuffer(data, numpy.uint8)
+    is_point = _bytes_of_points(numpy.array(begins, numpy.int64), len(data))
+    is_element = ~is_point
+    is_element[:8] = False  # The number of points.
+    elements = all_bytes[is_element].view(_TRACK_ELEMENT)
+    return all_bytes[is_point].view(_POINT3D), elements
+
+
+def _bytes_of_points(begins: _Numbers, size: int) -> _Flags:
+    is_point = numpy.zeros(size, bool)
+    is_point[begins[:, None] + numpy.arange(_POINT3D.itemsize)] = True
+    return is_point
+
+
 def _join_points(points: _Records, rows: _Records) -> bytes:
     """points3D.bin. rows: their observations in the order of the points."""
     lengths = points["track_length"].astype(numpy.int64)
@@ -339,9 +352,7 @@ def _join_points(points: _Records, rows: _Records) -> bytes:
     elements["point2d"] = rows["point2d"]
     # The bytes of each point, then those of its track, for all points at once.
     sizes = _POINT3D.itemsize + _TRACK_ELEMENT.itemsize * lengths
-    is_point = numpy.zeros(sizes.sum(), bool)
-    at_points = (numpy.cumsum(sizes) - sizes)[:, None] + numpy.arange(_POINT3D.itemsize)
-    is_point[at_points] = True
+    is_point = _bytes_of_points(numpy.cumsum(sizes) - sizes, sizes.sum())
     data = numpy.empty(len(is_point), numpy.uint8)
     data[is_point] = points.view(numpy.uint8)
     data[~is_point] = elements.view(numpy.uint8)
