@@ -70,7 +70,7 @@ if typing.TYPE_CHECKING:
 
 
 # COLMAP's defaults of ceres::Solver::Options.
-SOLVER_DEFAULTS: OptionValues = {
+_SOLVER_DEFAULTS: OptionValues = {
     "max_num_iterations": 100,
     "max_linear_solver_iterations": 200,
     "max_num_consecutive_invalid_steps": 10,
@@ -383,7 +383,7 @@ def bundle_adjustment(
         "loss_function_scale": loss_function_scale,
     }
     problem = _ColmapProblemOptions()
-    solver = SolverOptions(**SOLVER_DEFAULTS)
+    solver = SolverOptions(**_SOLVER_DEFAULTS)
     loss = loss_function_type
     prints = print_summary
     if options is not None:
@@ -393,7 +393,7 @@ def bundle_adjustment(
                 setattr(problem, name, getattr(source, name))
         loss = loss or options.ceres.loss_function_type.name
         prints = options.print_summary if prints is None else prints
-        take_solver_options(options, solver)
+        _take_solver_options(options, solver)
     for name, chosen in given.items():
         if chosen is not None:
             _set_option(problem, name, chosen)
@@ -451,7 +451,7 @@ def bundle_adjustment(
             if mirror is not None:
                 mirror._write(model)
             else:
-                write_back(model, reconstruction)
+                _write_back(model, reconstruction)
             write_time = time.perf_counter() - start
     result = BundleAdjustmentSummary(
         summary,
@@ -535,7 +535,7 @@ def _set_option(problem: _ColmapProblemOptions, name: str, value: object) -> Non
         ) from None
 
 
-def take_solver_options(options: typing.Any, solver: SolverOptions) -> None:
+def _take_solver_options(options: typing.Any, solver: SolverOptions) -> None:
     """Sets the options of a pycolmap.BundleAdjustmentOptions."""
     if options.backend.name != "CERES":
         raise ValueError(
@@ -652,7 +652,7 @@ def _check_added_points(model: Model, images: _Flags, added: _Flags) -> None:
             )
 
 
-def write_back(model: Model, reconstruction: typing.Any) -> None:
+def _write_back(model: Model, reconstruction: typing.Any) -> None:
     write_cameras_and_poses(model, reconstruction)
     points = reconstruction.points3D
     for point_id, xyz in zip(
