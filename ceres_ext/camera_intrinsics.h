@@ -41,7 +41,7 @@ struct IntrinsicsLimits {
 // Sets Camera::kNumParams bounds each: focal lengths and coefficients by the
 // limits, principal points within the image. width, height: of the image, in
 // pixels. EUCM's alpha is between 0 and 1, and beta, which is near 1, is not
-// negative and has no upper bound.
+// negative and has no upper bound. EQUIRECTANGULAR has no bounds.
 template <typename Camera>
 void SetIntrinsicsBounds(const IntrinsicsLimits& limits,
                          double width,
@@ -49,6 +49,12 @@ void SetIntrinsicsBounds(const IntrinsicsLimits& limits,
                          double* lower,
                          double* upper) {
   constexpr int kNumFocals = Camera::kNumFocalLengths;
+  if constexpr (kNumFocals == 0) {
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    std::fill_n(lower, int{Camera::kNumParams}, -kNone);
+    std::fill_n(upper, int{Camera::kNumParams}, kNone);
+    return;
+  }
   const double side = std::max(width, height);
   std::fill_n(lower, kNumFocals, limits.min_focal_length_ratio * side);
   std::fill_n(upper, kNumFocals, limits.max_focal_length_ratio * side);
@@ -100,7 +106,7 @@ struct IntrinsicsPriorWeights {
   }
 };
 
-// measured: Camera::kNumParams values.
+// measured: Camera::kNumParams values. EQUIRECTANGULAR's have weight 0.
 template <typename Camera>
 IntrinsicsPrior<Camera::kNumParams> MakeIntrinsicsPrior(
     const double* measured, const IntrinsicsPriorWeights& weights) {
@@ -109,7 +115,9 @@ IntrinsicsPrior<Camera::kNumParams> MakeIntrinsicsPrior(
   std::copy_n(measured, int{Camera::kNumParams}, prior.measured);
   std::fill_n(prior.weights, int{Camera::kNumParams}, weights.extra_params);
   std::fill_n(prior.weights, kNumFocals, weights.focal_length);
-  std::fill_n(prior.weights + kNumFocals, 2, weights.principal_point);
+  std::fill_n(prior.weights + kNumFocals,
+              2,
+              kNumFocals == 0 ? 0.0 : weights.principal_point);
   return prior;
 }
 

@@ -16,10 +16,9 @@
 //   pixel = (fx x' + cx, fy y' + cy)
 //
 // False, with nothing computed, where point[2] is below 2^-52 or NaN: at the
-// optical centre and behind it. DIVISION, SIMPLE_DIVISION and EUCM say what
-// they do not project.
-//
-// COLMAP's EQUIRECTANGULAR, which has no focal length, is not here.
+// optical centre and behind it. DIVISION, SIMPLE_DIVISION, EUCM and
+// EQUIRECTANGULAR say what they do not project. EQUIRECTANGULAR has other
+// parameters.
 
 #ifndef CERES_EXT_CAMERA_MODELS_H_
 #define CERES_EXT_CAMERA_MODELS_H_
@@ -378,6 +377,45 @@ struct EucmCamera : internal::CameraParams<2, 2> {
   }
 };
 
+// w, h: a panorama of w x h pixels of all directions,
+//
+//   (w (1/2 + atan2(X, Z) / 2 pi), h (1/2 + atan2(Y, |(X, Z)|) / pi))
+//
+// x jumps by w at the seam, X = 0 with Z < 0: errors take the shorter way
+// around (TakeShorterWay). False at the poles, where x has no derivative: up to
+// 1e-12 radians from the vertical axis, where the rounding of a unit vector
+// turns x by 1e-4 radians. Blocks of w and h must be constant.
+struct EquirectangularCamera : internal::CameraParams<0, 0> {
+  static constexpr int kModelId = 17;
+  static constexpr char kName[] = "EQUIRECTANGULAR";
+
+  template <typename T>
+  CERES_HOST_DEVICE static bool ImgFromCam(const T* params,
+                                           const T* point,
+                                           T* pixel) {
+    using std::atan2;
+    using std::sqrt;
+    constexpr double kPi = 3.14159265358979323846;
+    const T across2 = point[0] * point[0] + point[2] * point[2];
+    if (!(across2 > 1e-24 * (across2 + point[1] * point[1]))) {
+      return false;
+    }
+    pixel[0] = params[0] * (0.5 + atan2(point[0], point[2]) * (0.5 / kPi));
+    pixel[1] = params[1] * (0.5 + atan2(point[1], sqrt(across2)) * (1.0 / kPi));
+    return true;
+  }
+
+  // Changes an error in x of more than half of the width by the width.
+  template <typename T>
+  CERES_HOST_DEVICE static void TakeShorterWay(const T* params, T* error_x) {
+    if (*error_x > 0.5 * params[0]) {
+      *error_x = *error_x - params[0];
+    } else if (*error_x < -0.5 * params[0]) {
+      *error_x = *error_x + params[0];
+    }
+  }
+};
+
 // The most parameters of a model.
 inline constexpr int kMaxCameraParams =
     RadTanThinPrismFisheyeCamera::kNumParams;
@@ -402,6 +440,7 @@ void ForEachCameraModel(Function&& f) {
   f(SimpleFisheyeCamera());
   f(FisheyeCamera());
   f(EucmCamera());
+  f(EquirectangularCamera());
 }
 
 }  // namespace ceres_ext

@@ -39,7 +39,9 @@
 //
 // At the optical centre of a camera and behind it (ImgFromCam in
 // camera_models.h) a reprojection error is 0, with derivatives 0, as in COLMAP.
-// If the depth is NaN the evaluation fails, and Ceres rejects the step.
+// If the depth is NaN the evaluation fails, and Ceres rejects the step. It also
+// fails at the poles of an EQUIRECTANGULAR camera, whose blocks of parameters
+// must be constant.
 //
 // Far coordinates. Subtract the centre of the scene from the coordinates of
 // maps (UTM, ECEF) before a solve, and add it to the result. A camera at c has
@@ -166,18 +168,22 @@ void MoveOrigin(const double* origin, double* pose) {
 namespace internal {
 
 // The error of an observation (x, y), as described above. Returns false for
-// NaN.
+// NaN and at a pole.
 template <typename Camera, typename T>
 CERES_HOST_DEVICE bool ProjectionError(
     double x, double y, const T* in_camera, const T* params, T* residuals) {
   using std::isnan;
+  constexpr bool kIsPanorama = std::is_base_of_v<EquirectangularCamera, Camera>;
   if (Camera::ImgFromCam(params, in_camera, residuals)) {
     residuals[0] -= x;
     residuals[1] -= y;
+    if constexpr (kIsPanorama) {
+      EquirectangularCamera::TakeShorterWay(params, residuals);
+    }
     return true;
   }
   residuals[0] = residuals[1] = T(0.0);
-  return !isnan(in_camera[2]);
+  return !kIsPanorama && !isnan(in_camera[2]);
 }
 
 // True if a camera projects as internal::CameraModel does; a class derived from

@@ -106,31 +106,6 @@ std::string CameraModelIds() {
   return ids;
 }
 
-std::string CameraModelIdAndName(int id) {
-  // Models of COLMAP 4, by id.
-  static constexpr const char* kNames[] = {"SIMPLE_PINHOLE",
-                                           "PINHOLE",
-                                           "SIMPLE_RADIAL",
-                                           "RADIAL",
-                                           "OPENCV",
-                                           "OPENCV_FISHEYE",
-                                           "FULL_OPENCV",
-                                           "FOV",
-                                           "SIMPLE_RADIAL_FISHEYE",
-                                           "RADIAL_FISHEYE",
-                                           "THIN_PRISM_FISHEYE",
-                                           "RAD_TAN_THIN_PRISM_FISHEYE",
-                                           "SIMPLE_DIVISION",
-                                           "DIVISION",
-                                           "SIMPLE_FISHEYE",
-                                           "FISHEYE",
-                                           "EUCM",
-                                           "EQUIRECTANGULAR"};
-  constexpr int kNumNames = sizeof(kNames) / sizeof(kNames[0]);
-  const std::string text = std::to_string(id);
-  return id < 0 || id >= kNumNames ? text : text + " (" + kNames[id] + ")";
-}
-
 void SetTracks(Model* model) {
   // A counting sort by points of where they are seen.
   for (Point3D& point : model->points) {

@@ -33,10 +33,6 @@ std::string CameraModelNames();
 // "0 (SIMPLE_PINHOLE), 1 (PINHOLE), ..."
 std::string CameraModelIds();
 
-// "7 (FOV)", also of COLMAP's models that are not supported here; "99" of an id
-// that COLMAP does not have.
-std::string CameraModelIdAndName(int id);
-
 // cameras.txt and so on, or cameras.bin and so on.
 enum ModelFormat { MODEL_TEXT, MODEL_BINARY };
 

@@ -148,10 +148,16 @@ class ModelReader {
               "HEIGHT, an integer from 1 on", &camera.height, 1)) {
         return false;
       }
-      const std::string params = std::to_string(camera.model->num_params) +
-                                 " finite PARAMS for " + camera.model->name;
+      using Limits = std::numeric_limits<double>;
+      const bool is_size = camera.model->num_focal_lengths == 0;
+      const std::string params =
+          std::to_string(camera.model->num_params) + " finite PARAMS" +
+          (is_size ? " above 0" : "") + " for " + camera.model->name;
       for (int i = 0; i < camera.model->num_params; ++i) {
-        if (!reader.Read(params, &camera.params[i])) {
+        if (!reader.template Read<double>(
+                params,
+                &camera.params[i],
+                is_size ? Limits::min() : Limits::lowest())) {
           return false;
         }
       }

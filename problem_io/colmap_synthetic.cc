@@ -34,6 +34,11 @@ bool operator>=(Portable a, Portable b) { return a.value >= b.value; }
 Portable sqrt(Portable a) { return std::sqrt(a.value); }
 // For values that are not negative.
 Portable atan(Portable a) { return bal::PortableAtan2(a.value, 1.0); }
+// For x that is not negative: the scene is in front of the cameras.
+Portable atan2(Portable y, Portable x) {
+  return y.value < 0.0 ? -bal::PortableAtan2(-y.value, x.value)
+                       : bal::PortableAtan2(y.value, x.value);
+}
 Portable tan(Portable a) {
   double sine;
   double cosine;
@@ -177,6 +182,14 @@ class ModelMaker {
     camera.model = &info;
     camera.width = 2 * static_cast<int64_t>(std::ceil(true_f));
     camera.height = 2 * static_cast<int64_t>(std::ceil(kHalfHeight * true_f));
+    if (info.num_focal_lengths == 0) {
+      // A panorama with the focal length in its middle.
+      camera.height = static_cast<int64_t>(std::ceil(bal::kPi * true_f));
+      camera.width = 2 * camera.height;
+      camera.params[0] = static_cast<double>(camera.width);
+      camera.params[1] = static_cast<double>(camera.height);
+      return camera;
+    }
     bal::PortableRandom random(seed_, kForIntrinsics, i);
     const double aspect = 1.0 + random.Uniform(-0.02, 0.02);
     double* params = camera.params;

@@ -13,7 +13,8 @@
 // in the middle of its image, and k1, k2 of that camera; further coefficients
 // are at most 0.001. At the start focal lengths are off as those of BAL are and
 // all coefficients are 0. The coefficients of FOV and EUCM, whose derivatives
-// are 0 without distortion, have 0.6 and (0.5, 1) in place of 0.
+// are 0 without distortion, have 0.6 and (0.5, 1) in place of 0. A panorama has
+// the size at which its middle has the focal length.
 //
 // Same scene and seed, same bits, as in bal_synthetic.h.
 

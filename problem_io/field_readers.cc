@@ -185,7 +185,7 @@ bool BinaryFieldReader::ReadCameraModel(const CameraModelInfo** model) {
     return false;
   }
   *model = FindCameraModel(id);
-  return *model != nullptr || Fail(expected, CameraModelIdAndName(id));
+  return *model != nullptr || Fail(expected, std::to_string(id));
 }
 
 bool BinaryFieldReader::ReadSensorType() {

@@ -517,6 +517,9 @@ ExitCode Run() {
                 "sensors, found " +
                     FLAGS_input_path);
   }
+  if (const std::string pole = FindPole(model); !pole.empty()) {
+    return Fail(bal::EXIT_INPUT, FLAGS_input_path + ": " + pole);
+  }
   options.problem.fix_gauge = !survey.has_control();
   if (options.output_type != OUTPUT_AS_INPUT) {
     model.format =

@@ -221,7 +221,44 @@ class ProblemBuilder {
   ceres::Manifold* quaternion_manifold_ = nullptr;
 };
 
+void PointInCamera(const Image& image, const double* xyz, double* in_camera) {
+  const double wxyz[4] = {
+      image.pose[3], image.pose[0], image.pose[1], image.pose[2]};
+  ceres::QuaternionRotatePoint(wxyz, xyz, in_camera);
+  for (int i = 0; i < 3; ++i) {
+    in_camera[i] += image.pose[4 + i];
+  }
+}
+
 }  // namespace
+
+std::string FindPole(const Model& model) {
+  for (const Image& image : model.images) {
+    const Camera& camera = model.cameras[image.camera];
+    if (camera.model->id != EquirectangularCamera::kModelId) {
+      continue;
+    }
+    for (int64_t k = image.points2d_begin; k < image.points2d_end; ++k) {
+      const int32_t point = model.point_index[k];
+      double in_camera[3];
+      double pixel[2];
+      if (point < 0) {
+        continue;
+      }
+      PointInCamera(image, model.points[point].xyz, in_camera);
+      if (std::isfinite(in_camera[0] + in_camera[1] + in_camera[2]) &&
+          !EquirectangularCamera::ImgFromCam(camera.params, in_camera, pixel)) {
+        return "point " + std::to_string(model.points[point].id) +
+               " in image " + std::to_string(image.id) + " (" + image.name +
+               "): expected a point off the vertical axis of its "
+               "EQUIRECTANGULAR camera " +
+               std::to_string(camera.id) +
+               ", found one at a pole, where x has no derivative";
+      }
+    }
+  }
+  return "";
+}
 
 void BuildProblem(const ProblemOptions& options,
                   Model* model,
@@ -330,12 +367,9 @@ std::vector<RunawayObservation> FindRunawayObservations(
     if (found == nullptr) {
       continue;
     }
-    const double* const pose = found->pose;
-    const double wxyz[4] = {pose[3], pose[0], pose[1], pose[2]};
     double in_camera[3];
-    ceres::QuaternionRotatePoint(wxyz, point->xyz, in_camera);
-    runaways.push_back(
-        {point->id, found->id, in_camera[2] + pose[6], residual.trial});
+    PointInCamera(*found, point->xyz, in_camera);
+    runaways.push_back({point->id, found->id, in_camera[2], residual.trial});
   }
   return runaways;
 }
@@ -390,14 +424,17 @@ void UpdateErrors(Model* model) {
           continue;
         }
         double in_camera[3];
-        double pixel[2];
+        double error[2];
         TransformPoint<EigenQuaternion>(
             image.pose, image.pose + 4, model->points[index].xyz, in_camera);
         if (decltype(camera_model)::ImgFromCam(
-                camera.params, in_camera, pixel)) {
-          model->points[index].error +=
-              std::hypot(pixel[0] - model->points2d[2 * k],
-                         pixel[1] - model->points2d[2 * k + 1]);
+                camera.params, in_camera, error)) {
+          error[0] -= model->points2d[2 * k];
+          error[1] -= model->points2d[2 * k + 1];
+          if (camera.model->id == EquirectangularCamera::kModelId) {
+            EquirectangularCamera::TakeShorterWay(camera.params, error);
+          }
+          model->points[index].error += std::hypot(error[0], error[1]);
           ++counts[index];
         }
       }

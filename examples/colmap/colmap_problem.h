@@ -86,6 +86,11 @@ struct ProblemSelection {
   std::vector<bool> constant_points;
 };
 
+// Names an observation at a pole of an EQUIRECTANGULAR camera, which no problem
+// may have: its evaluation fails. Empty if there is none. Poses of all images
+// are up to date (SetPosesOfSensors).
+std::string FindPole(const Model& model);
+
 // Adds a residual block per 2D point that sees a point. It has 2 residuals in
 // pixels, differentiated by ceres::Jet, or 0 if the point is behind the camera.
 // Blocks are the poses of frames (FramePose; without frames those of images)

@@ -20,6 +20,7 @@ CERES_EXT_COSTS_OF(DivisionCamera)
 CERES_EXT_COSTS_OF(SimpleFisheyeCamera)
 CERES_EXT_COSTS_OF(FisheyeCamera)
 CERES_EXT_COSTS_OF(EucmCamera)
+CERES_EXT_COSTS_OF(EquirectangularCamera)
 #undef CERES_EXT_COSTS_OF
 
 }  // namespace ceres_ext::colmap

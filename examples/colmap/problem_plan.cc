@@ -268,7 +268,9 @@ void ProblemPlan::PlanCameras() {
     const CameraModelInfo& info = *model_->cameras[k].model;
     Camera& camera = cameras_[k];
     for (int i = 0; i < info.num_params; ++i) {
-      if (!(i < info.num_focal_lengths       ? options_.refine_focal_length
+      // The parameters of a panorama are its size.
+      if (!(info.num_focal_lengths == 0      ? false
+            : i < info.num_focal_lengths     ? options_.refine_focal_length
             : i < info.num_focal_lengths + 2 ? options_.refine_principal_point
                                              : options_.refine_extra_params)) {
         camera.constants.push_back(i);

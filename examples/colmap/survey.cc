@@ -83,9 +83,26 @@ std::vector<T*> BlocksOf(T* pose, T* point, T* params, bool split_pose) {
 }
 int PlaceOfPoint(bool split_pose) { return split_pose ? 2 : 0; }
 
-// (x, y) whose image ImgFromCam(x, y, 1) is the pixel, by Newton's method.
-// False if it does not converge.
-bool FindDirection(const Camera& camera, const double* pixel, double* xy) {
+// The direction that EQUIRECTANGULAR projects to the pixel.
+Vector3d DirectionInPanorama(const double* size, const double* pixel) {
+  const double longitude = 2.0 * EIGEN_PI * (pixel[0] / size[0] - 0.5);
+  const double latitude = EIGEN_PI * (pixel[1] / size[1] - 0.5);
+  return {std::cos(latitude) * std::sin(longitude),
+          std::sin(latitude),
+          std::cos(latitude) * std::cos(longitude)};
+}
+
+// A direction whose image is the pixel, other than of a panorama (x, y, 1) by
+// Newton's method. False if it does not converge.
+bool FindDirection(const Camera& camera,
+                   const double* pixel,
+                   Vector3d* direction) {
+  if (camera.model->id == EquirectangularCamera::kModelId) {
+    *direction = DirectionInPanorama(camera.params, pixel);
+    return direction->allFinite();
+  }
+  double* const xy = direction->data();
+  xy[2] = 1.0;
   bool is_found = false;
   ForEachCameraModel([&](auto camera_model) {
     using CameraModel = decltype(camera_model);
@@ -122,7 +139,7 @@ bool FindDirection(const Camera& camera, const double* pixel, double* xy) {
       is_found = std::hypot(r0, r1) < kNear;
     }
   });
-  return is_found && std::isfinite(xy[0]) && std::isfinite(xy[1]);
+  return is_found && direction->allFinite();
 }
 
 Eigen::Quaterniond Rotation(const Image& image) {
@@ -146,13 +163,13 @@ bool Intersect(const Model& model,
   int num_rays = 0;
   for (const Measurement& measurement : measurements) {
     const Image& image = model.images[measurement.image];
-    double xy[2];
-    if (!FindDirection(model.cameras[image.camera], measurement.xy, xy)) {
+    Vector3d in_camera;
+    if (!FindDirection(
+            model.cameras[image.camera], measurement.xy, &in_camera)) {
       continue;
     }
     const Vector3d direction =
-        (Rotation(image).conjugate() * Vector3d(xy[0], xy[1], 1.0))
-            .normalized();
+        (Rotation(image).conjugate() * in_camera).normalized();
     const Matrix3d across =
         Matrix3d::Identity() - direction * direction.transpose();
     normal += across;

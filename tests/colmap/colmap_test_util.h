@@ -33,7 +33,8 @@ inline const char* const kCameraModels[] = {"SIMPLE_PINHOLE",
                                             "DIVISION",
                                             "SIMPLE_FISHEYE",
                                             "FISHEYE",
-                                            "EUCM"};
+                                            "EUCM",
+                                            "EQUIRECTANGULAR"};
 
 inline const char* Suffix(ModelFormat format) {
   return format == MODEL_BINARY ? ".bin" : ".txt";

@@ -48,6 +48,15 @@ TEST(CameraIntrinsics, BoundsByHand) {
   const Bounds eucm = BoundsOf<EucmCamera>(IntrinsicsLimits(), 10, 20);
   EXPECT_THAT(eucm.lower, ElementsAre(2, 2, 0, 0, 0, 0));
   EXPECT_THAT(eucm.upper, ElementsAre(200, 200, 10, 20, 1, kInfinity));
+  // The parameters of a panorama are its size.
+  const Bounds panorama =
+      BoundsOf<EquirectangularCamera>(IntrinsicsLimits(), 20, 10);
+  EXPECT_THAT(panorama.lower, ElementsAre(-kInfinity, -kInfinity));
+  EXPECT_THAT(panorama.upper, ElementsAre(kInfinity, kInfinity));
+  const double size[] = {20, 10};
+  const auto prior =
+      MakeIntrinsicsPrior<EquirectangularCamera>(size, {1, 1, 1});
+  EXPECT_THAT(prior.weights, ElementsAre(0, 0));
 }
 
 TEST(CameraIntrinsics, EveryModelHasIntervals) {

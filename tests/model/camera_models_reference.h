@@ -101,6 +101,12 @@ inline void CameraReference(const std::string& name,
     const Real a = 1 / (k[4] * std::sqrt(k[5] * r2 + 1) + 1 - k[4]);
     pixel[0] = k[0] * u * a + k[2];
     pixel[1] = k[1] * v * a + k[3];
+  } else if (name == "EQUIRECTANGULAR") {
+    const Real pi = std::acos(Real(-1));
+    const Real d = std::sqrt(point[0] * point[0] + point[1] * point[1] +
+                             point[2] * point[2]);
+    pixel[0] = k[0] * (0.5L + std::atan2(point[0], point[2]) / (2 * pi));
+    pixel[1] = k[1] * (0.5L + std::asin(point[1] / d) / pi);
   } else {
     FAIL() << name;
   }

@@ -145,6 +145,11 @@ const Known kKnown[] = {
      {900, 950, 512, 384, 0.6, 1.2},
      {975.6715283255412, 57.712628215359814},
      {512.8999983800054, 385.8999965800113}},
+    {"EQUIRECTANGULAR",
+     17,
+     {1000, 500},
+     {586.0104348113153, 197.4116022753745},
+     {500.15915489004027, 250.31830930261745}},
 };
 
 template <typename Model>
@@ -190,7 +195,8 @@ using Models = ::testing::Types<SimplePinholeCamera,
                                 DivisionCamera,
                                 SimpleFisheyeCamera,
                                 FisheyeCamera,
-                                EucmCamera>;
+                                EucmCamera,
+                                EquirectangularCamera>;
 TYPED_TEST_SUITE(CameraModelsTest, Models);
 
 // On the axis, on both sides of r = 0.01 where the series ends, and up to 63
@@ -313,6 +319,9 @@ TYPED_TEST(CameraModelsTest, DerivativesAreDifferencesOfTheFormula) {
 }
 
 TYPED_TEST(CameraModelsTest, SeesNothingBehindIt) {
+  if (TypeParam::kModelId == EquirectangularCamera::kModelId) {
+    return;  // Panorama.SeesAllAroundExceptAtThePoles
+  }
   std::mt19937 random(3);
   double params[TypeParam::kNumParams];
   this->RandomParams(&random, params);
@@ -370,6 +379,66 @@ TEST(CameraModels, EucmSeesNothingWhereItsDenominatorEnds) {
   EXPECT_FALSE(EucmCamera::ImgFromCam(no_denominator, point, pixel));
   const double no_root[6] = {100.0, 100.0, 50.0, 40.0, 0.5, -1.5};
   EXPECT_FALSE(EucmCamera::ImgFromCam(no_root, point, pixel));
+}
+
+TEST(Panorama, SeesAllAroundExceptAtThePoles) {
+  const double params[2] = {400.0, 200.0};
+  // By hand: ahead, right, left, behind on both sides of the seam, and 45
+  // degrees down and up.
+  const double kSeen[][5] = {{0, 0, 2, 200, 100},
+                             {3, 0, 0, 300, 100},
+                             {-1, 0, 0, 100, 100},
+                             {0.0, 0, -1, 400, 100},
+                             {-0.0, 0, -1, 0, 100},
+                             {0, 5, 5, 200, 150},
+                             {-7, -7, 0, 100, 50},
+                             // Nearer to a pole than that it is refused.
+                             {2e-12, 1, 0, 300, 200}};
+  for (const auto& seen : kSeen) {
+    double pixel[2];
+    ASSERT_TRUE(EquirectangularCamera::ImgFromCam(params, seen, pixel));
+    // Less than 5 roundings of up to 400 pixels, and 2e-12 radians.
+    EXPECT_NEAR(pixel[0], seen[3], 5 * kEpsilon * 400.0);
+    EXPECT_NEAR(pixel[1], seen[4], 5 * kEpsilon * 400.0 + 2e-12 * 64.0);
+  }
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const double kUnseen[][3] = {{0, 1, 0},
+                               {0, -3, 0},
+                               {5e-13, 1, 0},
+                               {0, -2, 1e-12},
+                               {0, 0, 0},
+                               {kNan, 0, 1},
+                               {1, kNan, 1},
+                               {1, 0, kNan}};
+  for (const auto& unseen : kUnseen) {
+    double pixel[2] = {7.0, 8.0};
+    EXPECT_FALSE(EquirectangularCamera::ImgFromCam(params, unseen, pixel));
+    EXPECT_EQ(pixel[0], 7.0);
+    EXPECT_EQ(pixel[1], 8.0);
+  }
+}
+
+// The camera turns a whole time below a point whose measurement stays.
+TEST(Panorama, ErrorsTakeTheShorterWayAroundTheSeam) {
+  using Jet = ceres::Jet<double, 1>;
+  const Jet params[2] = {Jet(400.0), Jet(200.0)};
+  constexpr double kPi = 3.14159265358979323846;
+  for (const double measured : {1.0, 130.0, 399.0}) {
+    for (int degree = 0; degree < 360; ++degree) {
+      const Jet angle(kPi / 180.0 * (degree - 179.5), 0);
+      const Jet point[3] = {3.0 * sin(angle), Jet(1.0), 3.0 * cos(angle)};
+      Jet error[2];
+      ASSERT_TRUE(EquirectangularCamera::ImgFromCam(params, point, error));
+      error[0] -= measured;
+      EquirectangularCamera::TakeShorterWay(params, error);
+      const double x = 400.0 / 360.0 * (degree + 0.5);
+      EXPECT_NEAR(error[0].a,
+                  std::remainder(x - measured, 400.0),
+                  20 * kEpsilon * 400.0);
+      // No jump, and no sign of one, in the derivative.
+      EXPECT_NEAR(error[0].v[0], 200.0 / kPi, 20 * kEpsilon * 400.0);
+    }
+  }
 }
 
 TEST(CameraModels, TheListNamesAll) {

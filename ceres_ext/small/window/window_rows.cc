@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <typeindex>
 #include <typeinfo>
 #include <unordered_map>
@@ -61,13 +62,16 @@ void AddRotation(PoseRotation rotation, WindowRowsByType* all) {
   rows.rotation = rotation;
   ForEachCameraModel([&](auto camera) {
     using Camera = decltype(camera);
-    using Error = ReprojectionError<Camera, Rotation>;
-    WindowRows of_camera = rows;
-    of_camera.kind = WindowRowKind::kReprojection;
-    of_camera.camera_model = Camera::kModelId;
-    of_camera.num_params = Camera::kNumParams;
-    AddRows<Error>(of_camera, 0, all);
-    AddRows<WeightedError<Error>>(of_camera, 1, all);
+    // Errors of a panorama depend on the side of the seam (PoseRows do not).
+    if constexpr (!std::is_same_v<Camera, EquirectangularCamera>) {
+      using Error = ReprojectionError<Camera, Rotation>;
+      WindowRows of_camera = rows;
+      of_camera.kind = WindowRowKind::kReprojection;
+      of_camera.camera_model = Camera::kModelId;
+      of_camera.num_params = Camera::kNumParams;
+      AddRows<Error>(of_camera, 0, all);
+      AddRows<WeightedError<Error>>(of_camera, 1, all);
+    }
   });
   AddPriorRows<PositionPrior<Rotation>>(rows, PriorKind::kPosition, all);
   AddPriorRows<PosePrior<Rotation>>(rows, PriorKind::kPose, all);
