@@ -501,6 +501,9 @@ nb::tuple AdjustModel(ColmapModel* model,
                        std::to_string(found->second.size()));
     }
   }
+  if (const std::string pole = colmap::FindPole(m); !pole.empty()) {
+    throw ValueError(pole);
+  }
   SolverOptions options = given;
   options.Check();
   PythonCallback python_callback(callback);

@@ -967,7 +967,8 @@ blocks: for each parameter block (parameters, index): the number that
 add_parameters returned, and for each residual block the number of its block
 there, (n,), int32, or None: block i for residual block i.
 camera_model: of reprojection errors and IntrinsicsPrior, the name that COLMAP gives it; a camera has
-COLMAP's parameters. EQUIRECTANGULAR is not available.
+COLMAP's parameters. EQUIRECTANGULAR's must be constant, and
+its errors in x take the shorter way around the seam.
 rotation: EIGEN_QUATERNION (x, y, z, w; the default), QUATERNION (w, x, y, z) or
 ANGLE_AXIS, of poses. Rigs and reprojection errors of poses in two blocks have
 the default alone. Quaternions need a manifold: ProductManifold of

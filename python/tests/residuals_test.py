@@ -32,6 +32,7 @@ CAMERAS = {
     "SIMPLE_FISHEYE": [900, 500, 400],
     "FISHEYE": [900, 910, 500, 400],
     "EUCM": [900, 910, 500, 400, 0.4, 1.1],
+    "EQUIRECTANGULAR": [1000, 500],
 }
 # Rounding of some operations on values of up to 1e3 pixels.
 PIXELS = dict(rtol=0, atol=1e4 * numpy.finfo(float).eps)

@@ -30,8 +30,7 @@ from .._ceres_ext import (
 from .mirror import Mirror, read_reconstruction, write_cameras_and_poses
 
 CAMERA_MODELS: tuple[str, ...] = tuple(_colmap_camera_models())
-"""The names of the camera models that are supported: those of COLMAP 4 without
-EQUIRECTANGULAR."""
+"""The names of the camera models that are supported: those of COLMAP 4."""
 
 _Flags = numpy.typing.NDArray[numpy.bool_]
 _Doubles = numpy.typing.NDArray[numpy.float64]
@@ -139,7 +138,8 @@ def img_from_cam(
     order. points: (n, 3), the camera looks along +z.
 
     Returns (n, 2), pixels; NaN for points that have no image, as behind the
-    camera.
+    camera. EQUIRECTANGULAR has images of all points except those of its vertical
+    axis, which pycolmap projects.
 
     ValueError, TypeError: another name, shape or type.
 
@@ -165,7 +165,8 @@ def intrinsics_bounds(
     camera_model: one of CAMERA_MODELS. width, height: of the image, in pixels.
     min_focal_length_ratio, max_focal_length_ratio: limits of focal lengths, in
     units of the longer side. max_extra_param: limit of the absolute values of the
-    coefficients. Principal points are within the image.
+    coefficients. Principal points are within the image. The parameters of
+    EQUIRECTANGULAR, its size, have no bounds.
 
     ValueError: another name, or limits that do not fit.
 
@@ -347,7 +348,8 @@ def bundle_adjustment(
     through references to its parts. References that the caller has stay valid.
 
     ValueError: a camera model, an option or a part of the config is not
-    supported; the message names it.
+    supported, or a point is in the vertical axis of an EQUIRECTANGULAR camera that
+    sees it; the message names it.
     TypeError: the reconstruction is another object, or an option is unknown or
     has another type.
     A solve that fails raises nothing: is_solution_usable() is False, and poses,

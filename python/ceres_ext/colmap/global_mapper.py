@@ -17,7 +17,7 @@ import numpy
 
 from .adjustment import check_cameras
 from .mapping_report import MappingReport
-from .positioning import find_tracks, position
+from .positioning import find_tracks, knows_focal_length, position
 from .refinement import (
     Callback,
     Path,
@@ -211,7 +211,7 @@ class _Mapping(Refinement):
         if len(pairs.first) == 0:
             raise without_matches(path, self.options)
         cameras = cache.cameras.values()
-        num_calibrated = sum(camera.has_prior_focal_length for camera in cameras)
+        num_calibrated = sum(map(knows_focal_length, cameras))
         if num_calibrated < _MIN_CALIBRATED * len(cameras):
             self.report._note(
                 f"The focal lengths of {len(cameras) - num_calibrated} of "
@@ -341,7 +341,7 @@ class _Mapping(Refinement):
                 image = model.image(int(tracks.image[row]))
                 number = int(tracks.point2d[row])
                 if (
-                    model.camera(image.camera_id).has_prior_focal_length
+                    knows_focal_length(model.camera(image.camera_id))
                     and image.point2D(number).has_point3D()
                 ):
                     manager.delete_observation(image.image_id, number)

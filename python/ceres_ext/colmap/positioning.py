@@ -178,6 +178,13 @@ def position(
     return found
 
 
+def knows_focal_length(camera: typing.Any) -> bool:
+    """Panoramas have none that could be a guess."""
+    return bool(
+        camera.has_prior_focal_length or camera.model_name == "EQUIRECTANGULAR"
+    )
+
+
 class _Views:
     """The images of tracks, and the direction of each observation."""
 
@@ -195,7 +202,7 @@ class _Views:
         has_pose = numpy.array([one.has_pose for one in self.images], numpy.bool_)
         cameras = [model.camera(one.camera_id) for one in self.images]
         self.has_focal_length = numpy.array(
-            [camera.has_prior_focal_length for camera in cameras]
+            [knows_focal_length(camera) for camera in cameras]
         )
         self.rotations = numpy.tile(numpy.eye(3), (len(self.images), 1, 1))
         """Rotations of cam_from_world, (images, 3, 3)."""
