@@ -374,10 +374,17 @@ class Living {
       return -1.0;
     }
     cost_ = k > 0 ? summary.problems[0].final_cost : 0.0;
+    if (k > 0) {
+      const ProblemSummary& solve = summary.problems[0];
+      // The start counts as a step.
+      iterations_ +=
+          solve.num_successful_steps + solve.num_unsuccessful_steps - 1;
+    }
     device_ = summary.device;
     return 1e3 * (Seconds() - begin);
   }
   double cost() const { return cost_; }
+  int64_t iterations() const { return iterations_; }
   const std::string& device() const { return device_; }
 
  private:
@@ -421,6 +428,7 @@ class Living {
   std::string device_;
   bool is_well_ = false;
   double cost_ = 0.0;
+  int64_t iterations_ = 0;
   int poses_, speeds_, depths_, cameras_, offsets_, inertial_, sights_;
 };
 
@@ -444,6 +452,7 @@ bool RunLiving(const std::string& machine) {
   line["keyframes"] = FLAGS_living;
   line["keyframe_ms"] = Rounded(Median(times));
   line["keyframe_ms_p99"] = Rounded(Percentile(times, 0.99));
+  line["iterations"] = living.iterations();
   line["cost"] = living.cost();
   PrintLine(line);
   return true;

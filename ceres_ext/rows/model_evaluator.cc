@@ -50,11 +50,13 @@ struct EvaluateRowsParams {
   }
 };
 
-// Queues a kernel of a form that evaluates rows.
+// Queues a kernel of a form that evaluates rows. sums: null if nothing is added
+// up.
 template <typename Machine>
 Status Launch(const kernels::ModelForm& form,
               int kernel,
               const RowBatch& rows,
+              void* stream,
               Machine* machine,
               RowSums* sums) {
   CERES_EXT_RETURN_IF_ERROR(machine->context()->Activate());
@@ -69,7 +71,7 @@ Status Launch(const kernels::ModelForm& form,
   const int error = kernels::LaunchForm(form,
                                         kernel,
                                         machine->context()->device(),
-                                        machine->stream(),
+                                        stream,
                                         num_blocks,
                                         kernels::kSumLanes,
                                         rows,
@@ -94,8 +96,25 @@ Status EvaluateRows(const BatchModel& model,
     return kernels::Run(EvaluateRowsParams{&model, rows, jacobian, sums},
                         machine);
   } else {
+    return Launch(*model.GetForm(FormKind::kRows),
+                  jacobian ? 1 : 0,
+                  rows,
+                  machine->stream(),
+                  machine,
+                  sums);
+  }
+}
+
+template <typename Machine>
+Status QueueWantedRows(const BatchModel& model,
+                       const RowBatch& rows,
+                       void* stream,
+                       Machine* machine) {
+  if constexpr (kIsHost<Machine>) {
+    return {StatusCode::kUnsupported, "this build has no CUDA"};
+  } else {
     return Launch(
-        *model.GetForm(FormKind::kRows), jacobian ? 1 : 0, rows, machine, sums);
+        *model.GetForm(FormKind::kRows), 1, rows, stream, machine, nullptr);
   }
 }
 
@@ -146,7 +165,8 @@ std::string WhyNoForm(const BatchModel& model,
     static_assert(static_cast<int>(kernels::ModelKernel::kEvaluate) == 0);
     for (int kernel = 0; kernel < (recomputes ? 1 : 2); ++kernel) {
       if (status.ok()) {
-        status = Launch(*form, kernel, RowBatch(), machine, sums.data());
+        status = Launch(
+            *form, kernel, RowBatch(), machine->stream(), machine, sums.data());
       }
     }
     if (status.ok()) {
@@ -421,6 +441,7 @@ Status ModelEvaluator<Machine>::Run(const RowBatch& rows, bool jacobian) {
         return Launch(*model_->GetForm(FormKind::kRecomputed),
                       static_cast<int>(kernels::ModelKernel::kEvaluate),
                       rows,
+                      machine_->stream(),
                       machine_,
                       sums_.data());
       }
@@ -449,9 +470,10 @@ Status ModelEvaluator<Machine>::Read(double* cost) {
                           " residual blocks.");
 }
 
-#define CERES_EXT_INSTANTIATE(Machine)                            \
-  template decltype(WhyNoForm<Machine>) WhyNoForm<Machine>;       \
-  template decltype(EvaluateRows<Machine>) EvaluateRows<Machine>; \
+#define CERES_EXT_INSTANTIATE(Machine)                                  \
+  template decltype(WhyNoForm<Machine>) WhyNoForm<Machine>;             \
+  template decltype(EvaluateRows<Machine>) EvaluateRows<Machine>;       \
+  template decltype(QueueWantedRows<Machine>) QueueWantedRows<Machine>; \
   template class ModelEvaluator<Machine>;
 CERES_EXT_FOR_EACH_MACHINE(CERES_EXT_INSTANTIATE)
 #undef CERES_EXT_INSTANTIATE

@@ -40,6 +40,14 @@ kernels::Status EvaluateRows(const BatchModel& model,
                              Machine* machine,
                              RowSums* sums);
 
+// Queues on a stream of a device that rows are evaluated with derivatives if
+// rows.is_wanted says so then.
+template <typename Machine>
+kernels::Status QueueWantedRows(const BatchModel& model,
+                                const RowBatch& rows,
+                                void* stream,
+                                Machine* machine);
+
 // Parameter blocks as rows see them: what they say of their state and manifold,
 // each manifold that is asked for numbered in RowBlock::tangent until Finish.
 class RowBlocks {

@@ -81,6 +81,9 @@ CERES_EXT_WRAP(cudaEventElapsedTime,
 CERES_EXT_WRAP(cudaEventRecord,
                (cudaEvent_t event, cudaStream_t stream),
                (event, stream))
+CERES_EXT_WRAP(cudaStreamWaitEvent,
+               (cudaStream_t stream, cudaEvent_t event, unsigned flags),
+               (stream, event, flags))
 CERES_EXT_WRAP(cudaEventQuery, (cudaEvent_t event), (event))
 CERES_EXT_WRAP(cudaEventSynchronize, (cudaEvent_t event), (event))
 CERES_EXT_WRAP(cudaFuncGetAttributes,

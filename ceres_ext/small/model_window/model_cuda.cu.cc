@@ -46,6 +46,9 @@ class PartTeam {
   }
   __device__ int size() const { return num_parts_ * kPartThreads; }
 
+  __device__ static double WarpSum(double value) {
+    return BlockTeam::WarpSum(value);
+  }
   template <int n>
   __device__ static void SumSlices(double (&values)[n], int num_slices) {
     BlockTeam::SumSlices(values, num_slices);
@@ -86,7 +89,7 @@ struct ModelHead {
   using Solve = ModelSolve<Team, kIsDogleg>;
   alignas(8) unsigned char team[sizeof(Team)];
   alignas(8) unsigned char solve[sizeof(Solve)];
-  int32_t verdict;
+  ModelShared shared;
 };
 constexpr int64_t kModelHeadBytes =
     (sizeof(ModelHead<BlockTeam, false>) + 15) / 16 * 16;
@@ -98,6 +101,19 @@ constexpr int64_t kModelPartHead =
     (sizeof(ModelHead<PartTeam, false>) + 15) / 16 * 16;
 constexpr int64_t kModelPartBytes =
     kModelPartHead + PartTeam::kExchange * int64_t{sizeof(double)};
+
+// A block that steps.
+class StepTeam : public BlockTeam {
+ public:
+  using BlockTeam::BlockTeam;
+  // Where S is if it is in shared memory.
+  __device__ static double* OwnSchur() {
+    CERES_EXT_DYNAMIC_SHARED(memory);
+    return reinterpret_cast<double*>(memory + kModelHeadBytes +
+                                     kModelTableBytes);
+  }
+};
+static_assert(sizeof(StepTeam) == sizeof(BlockTeam));
 
 // The block's solve, which all threads get.
 template <typename Team, bool kIsDogleg, typename... Arguments>
@@ -111,7 +127,7 @@ __device__ ModelSolve<Team, kIsDogleg>* SetupSolve(const ModelWindow& window,
   auto* const solve = reinterpret_cast<Solve*>(head->solve);
   if (threadIdx.x == 0) {
     auto* const team = new (head->team) Team(arguments...);
-    new (solve) Solve(&head->verdict, team);
+    new (solve) Solve(&head->shared, team);
   }
   __syncthreads();
   const auto* const from = reinterpret_cast<const unsigned char*>(&window);
@@ -179,11 +195,23 @@ __global__ void CERES_EXT_BOUNDS(kJudgeThreads)
     return;
   }
   auto* const solve = SetupSolve<BlockTeam, kIsDogleg>(window, memory, nullptr);
-  SetModelDifferences(*solve, solve->team());
   solve->Judge();
 }
 
-enum class ModelPart { kCells, kEliminate, kSchur };
+enum class ModelPart { kDifferences, kPriors, kCells, kEliminate, kSchur };
+
+__device__ bool IsPartOf(ModelPart part, ModelPhase phase) {
+  switch (part) {
+    case ModelPart::kDifferences:
+    case ModelPart::kPriors:
+      return phase == ModelPhase::kCandidate;
+    case ModelPart::kCells:
+      return phase == ModelPhase::kLinearize;
+    default:
+      return phase == ModelPhase::kLinearize || phase == ModelPhase::kSolve ||
+             phase == ModelPhase::kCovariance;
+  }
+}
 
 // Mapping: num_parts blocks have a window; see ModelSlices. A row's derivatives
 // are read once for each pair of its blocks.
@@ -193,11 +221,7 @@ __global__ void CERES_EXT_BOUNDS(kPartThreads)
   CERES_EXT_DYNAMIC_SHARED(memory);
   const auto block = static_cast<int32_t>(blockIdx.x);
   const ModelWindow& window = params.windows[block / num_parts];
-  const ModelPhase phase = window.result->phase;
-  if (kPart == ModelPart::kCells
-          ? phase != ModelPhase::kLinearize
-          : phase != ModelPhase::kLinearize && phase != ModelPhase::kSolve &&
-                phase != ModelPhase::kCovariance) {
+  if (!IsPartOf(kPart, window.result->phase)) {
     return;
   }
   auto* const solve = SetupSolve<PartTeam, kIsDogleg>(
@@ -206,7 +230,11 @@ __global__ void CERES_EXT_BOUNDS(kPartThreads)
       block % num_parts,
       num_parts,
       reinterpret_cast<double*>(memory + kModelPartHead));
-  if constexpr (kPart == ModelPart::kCells) {
+  if constexpr (kPart == ModelPart::kDifferences) {
+    SetModelDifferences(*solve, *solve->team());
+  } else if constexpr (kPart == ModelPart::kPriors) {
+    solve->EvaluatePriors();
+  } else if constexpr (kPart == ModelPart::kCells) {
     solve->AddCells();
   } else if constexpr (kPart == ModelPart::kEliminate) {
     solve->Eliminate();
@@ -249,7 +277,7 @@ __global__ void CERES_EXT_BOUNDS(kStepThreads)
   if (phase == ModelPhase::kEnded) {
     return;
   }
-  auto* const solve = SetupSolve<BlockTeam, kIsDogleg>(window, memory, nullptr);
+  auto* const solve = SetupSolve<StepTeam, kIsDogleg>(window, memory, nullptr);
   const ModelCounts& counts = window.counts;
   unsigned char* next = memory + kModelHeadBytes;
   unsigned char* const end = next + kModelTableBytes;
@@ -262,9 +290,12 @@ __global__ void CERES_EXT_BOUNDS(kStepThreads)
   double* schur = window.schur;
   if (phase != ModelPhase::kChoose &&
       num_values * static_cast<int64_t>(sizeof(double)) <= params.schur_bytes) {
-    schur = reinterpret_cast<double*>(end);
-    for (int64_t k = threadIdx.x; k < num_values; k += blockDim.x) {
-      schur[k] = window.schur[k];
+    const double* const from = window.schur;
+    schur = StepTeam::OwnSchur();
+#pragma unroll 8
+    for (int k = static_cast<int>(threadIdx.x); k < num_values;
+         k += kStepThreads) {
+      schur[k] = from[k];
     }
   }
   if (threadIdx.x == 0) {
@@ -308,6 +339,12 @@ kernels::Status BeginModelWindows(const AdvanceModelsParams& params,
                          {params.num_windows, kJudgeThreads, kModelHeadBytes},
                          stream,
                          params);
+}
+
+kernels::Status QueueModelPriors(const AdvanceModelsParams& params,
+                                 cudaStream_t stream) {
+  CERES_EXT_RETURN_IF_ERROR(QueuePart<ModelPart::kDifferences>(params, stream));
+  return QueuePart<ModelPart::kPriors>(params, stream);
 }
 
 kernels::Status AdvanceModelWindows(const AdvanceModelsParams& params,

@@ -39,6 +39,9 @@ int64_t ModelHeadBytes();
 // Queues the first candidates, the starts.
 kernels::Status BeginModelWindows(const AdvanceModelsParams& params,
                                   cudaStream_t stream);
+// Queues the evaluation of priors at candidates.
+kernels::Status QueueModelPriors(const AdvanceModelsParams& params,
+                                 cudaStream_t stream);
 // Queues the next phases of windows that have not ended, from candidates that
 // are evaluated on.
 kernels::Status AdvanceModelWindows(const AdvanceModelsParams& params,

@@ -18,6 +18,7 @@ namespace {
 template <typename Solve>
 inline void AdvancePhases(Solve* solve) {
   if (solve->phase() == ModelPhase::kCandidate) {
+    solve->EvaluatePriors();
     solve->Judge();
   }
   if (solve->phase() == ModelPhase::kEnded) {
@@ -115,8 +116,8 @@ void Run(const ModelWindow& window,
          const std::vector<const BlockMarginalPrior*>& marginals,
          const std::vector<ModelHostRows>& rows) {
   HostTeam team;
-  int32_t verdict = 0;
-  ModelSolve<HostTeam, kIsDogleg> solve(window, &verdict, &team);
+  ModelShared shared;
+  ModelSolve<HostTeam, kIsDogleg> solve(window, &shared, &team);
   solve.Begin(options, options.begin);
   while (solve.phase() != ModelPhase::kEnded) {
     if (solve.phase() == ModelPhase::kCandidate) {

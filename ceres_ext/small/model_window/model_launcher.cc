@@ -104,6 +104,58 @@ Status ModelLauncher<Machine>::AllocateScratch(
 }
 
 template <typename Machine>
+Status ModelLauncher<Machine>::QueueCandidates(
+    [[maybe_unused]] const int32_t* is_wanted,
+    [[maybe_unused]] std::vector<ModelDeviceRows>* rows,
+    [[maybe_unused]] const AdvanceModelsParams& params) {
+  if constexpr (!kIsHost<Machine>) {
+    for (ModelDeviceRows& of_model : *rows) {
+      of_model.batch.is_wanted = is_wanted;
+    }
+    if (rows->size() == 1 && !has_priors_) {
+      return QueueRows(rows->front(), machine_->stream());
+    }
+    if (fork_ == nullptr) {
+      fork_ = std::make_unique<Fork>(machine_->context());
+    }
+    const Status status = QueueOnBoth(*rows, params);
+    if (!status.ok()) {
+      fork_->Wait();
+    }
+    return status;
+  }
+  return {};
+}
+
+// Rows of the first model, and beside them those of the others and priors:
+// those of few windows leave most of a device idle.
+template <typename Machine>
+Status ModelLauncher<Machine>::QueueOnBoth(
+    [[maybe_unused]] const std::vector<ModelDeviceRows>& rows,
+    [[maybe_unused]] const AdvanceModelsParams& params) {
+  if constexpr (!kIsHost<Machine>) {
+    CERES_EXT_RETURN_IF_ERROR(fork_->Begin());
+    for (size_t m = 0; m < rows.size(); ++m) {
+      CERES_EXT_RETURN_IF_ERROR(
+          QueueRows(rows[m], m == 0 ? machine_->stream() : fork_->stream()));
+    }
+    if (has_priors_) {
+      CERES_EXT_RETURN_IF_ERROR(QueueModelPriors(params, fork_->stream()));
+    }
+    return fork_->Join();
+  }
+  return {};
+}
+
+template <typename Machine>
+Status ModelLauncher<Machine>::QueueRows(const ModelDeviceRows& rows,
+                                         void* stream) {
+  return rows.batch.num_rows > 0
+             ? QueueWantedRows(*rows.model, rows.batch, stream, machine_)
+             : Status();
+}
+
+template <typename Machine>
 Status ModelLauncher<Machine>::QueueRounds(
     [[maybe_unused]] int n,
     [[maybe_unused]] std::vector<ModelDeviceRows>* rows,
@@ -113,17 +165,8 @@ Status ModelLauncher<Machine>::QueueRounds(
     flags[0] = 1;
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(flags, &flags_));
     for (int i = 0; i < n; ++i) {
-      for (ModelDeviceRows& of_model : *rows) {
-        if (of_model.batch.num_rows == 0) {
-          continue;
-        }
-        of_model.batch.is_wanted = flags_.data() + i;
-        CERES_EXT_RETURN_IF_ERROR(EvaluateRows(*of_model.model,
-                                               of_model.batch,
-                                               /*jacobian=*/true,
-                                               machine_,
-                                               sums_.data()));
-      }
+      CERES_EXT_RETURN_IF_ERROR(
+          QueueCandidates(flags_.data() + i, rows, *params));
       params->continues = flags_.data() + i + 1;
       CERES_EXT_RETURN_IF_ERROR(
           AdvanceModelWindows(*params, machine_->stream()));
@@ -145,8 +188,11 @@ Status ModelLauncher<Machine>::Launch(
     CERES_EXT_RETURN_IF_ERROR(current.status());
     CERES_EXT_RETURN_IF_ERROR(AllocateScratch(records, rows, params));
     CERES_EXT_RETURN_IF_ERROR(machine_->Upload(*records, &records_));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(1, &sums_));
     params->num_windows = static_cast<int64_t>(records->size());
+    has_priors_ = std::any_of(
+        records->begin(), records->end(), [](const ModelWindowRecord& record) {
+          return record.counts.num_priors > 0;
+        });
     params->records = records_.data();
     params->tables = {factors_.data(), factor_begin_.data()};
     CERES_EXT_RETURN_IF_ERROR(BeginModelWindows(*params, machine_->stream()));

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "ceres_ext/base/machines.h"
@@ -15,6 +17,7 @@
 #include "ceres_ext/small/model_window/model_cuda.h"
 #include "ceres_ext/small/model_window/model_window.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/cuda_fork.h"
 #include "cuda_kernels/model/robust_loss.h"
 
 namespace ceres_ext {
@@ -48,6 +51,13 @@ class ModelLauncher {
   kernels::Status AllocateScratch(std::vector<ModelWindowRecord>* records,
                                   std::vector<ModelDeviceRows>* rows,
                                   AdvanceModelsParams* params);
+  // Queues that candidates are evaluated, rows of models if *is_wanted.
+  kernels::Status QueueCandidates(const int32_t* is_wanted,
+                                  std::vector<ModelDeviceRows>* rows,
+                                  const AdvanceModelsParams& params);
+  kernels::Status QueueOnBoth(const std::vector<ModelDeviceRows>& rows,
+                              const AdvanceModelsParams& params);
+  kernels::Status QueueRows(const ModelDeviceRows& rows, void* stream);
   // Queues so many rounds of all windows. flags_[i] is set before i.
   kernels::Status QueueRounds(int n,
                               std::vector<ModelDeviceRows>* rows,
@@ -63,7 +73,10 @@ class ModelLauncher {
   Buffer<double> scratch_;
   // 1 if a window continues, for each round that is queued.
   Buffer<int32_t> flags_;
-  Buffer<RowSums> sums_;
+  bool has_priors_ = false;
+  using Fork =
+      std::conditional_t<kIsHost<Machine>, NoDevice, kernels::CudaFork>;
+  std::unique_ptr<Fork> fork_;  // null: not needed so far
 };
 
 extern template class ModelLauncher<DeviceMachine>;

@@ -65,11 +65,10 @@ CERES_EXT_HOST_DEVICE inline void SetModelDifference(
 // d and D P of all priors, except for manifolds that are on the host alone.
 template <typename Team>
 CERES_EXT_HOST_DEVICE void SetModelDifferences(const ModelWindow& w,
-                                               Team* team) {
-  for (int k = team->rank(); k < w.counts.num_prior_blocks; k += team->size()) {
+                                               const Team& team) {
+  for (int k = team.rank(); k < w.counts.num_prior_blocks; k += team.size()) {
     SetModelDifference(w, w.prior_blocks[k]);
   }
-  team->Barrier();
 }
 
 // The columns of residual i by a block. a: the residual's row of A.
@@ -93,22 +92,29 @@ CERES_EXT_HOST_DEVICE inline void SetModelColumns(const ModelWindow& w,
   }
 }
 
-// J P = A D P and r = A d + b, a warp a residual.
+// J P = A D P and r = A d + b. A warp has a residual, or its columns by a
+// block.
 template <typename Team>
 CERES_EXT_HOST_DEVICE void EvaluateModelPriors(const ModelWindow& w,
                                                Team* team) {
   constexpr int kWarp = Team::kWarp;
   const int lane = team->rank() % kWarp;
-  if (w.counts.num_priors == 0) {
-    return;  // The same for all threads.
-  }
+  int turn = team->rank() / kWarp;
   for (int k = 0; k < w.counts.num_priors; ++k) {
     const ModelPrior& prior = w.priors[k];
-    const double* const d = w.differences + prior.difference;
-    for (int i = team->rank() / kWarp; i < prior.num_residuals;
-         i += team->size() / kWarp) {
+    const int num_parts = prior.block_end - prior.block + 1;
+    const int num_turns = num_parts * prior.num_residuals;
+    for (; turn < num_turns; turn += team->size() / kWarp) {
+      const int i = turn / num_parts;
+      const int part = turn % num_parts;
       const double* const a =
           w.prior_values + prior.matrix + int64_t{i} * prior.num_differences;
+      if (part > 0) {
+        const ModelPriorBlock& block = w.prior_blocks[prior.block + part - 1];
+        SetModelColumns(w, lane, kWarp, prior, block, a, i);
+        continue;
+      }
+      const double* const d = w.differences + prior.difference;
       double sum = 0.0;
       for (int c = lane; c < prior.num_differences; c += kWarp) {
         sum += a[c] * d[c];
@@ -118,22 +124,30 @@ CERES_EXT_HOST_DEVICE void EvaluateModelPriors(const ModelWindow& w,
         w.prior_residuals[prior.residuals + i] =
             sum + w.prior_values[prior.offset + i];
       }
-      for (int b = prior.block; b < prior.block_end; ++b) {
-        SetModelColumns(w, lane, kWarp, prior, w.prior_blocks[b], a, i);
-      }
     }
+    turn -= num_turns;
   }
-  team->Barrier();
-  for (int k = team->rank(); k < w.counts.num_priors; k += team->size()) {
+}
+
+// |r|^2 of each prior, a warp one.
+template <typename Team>
+CERES_EXT_HOST_DEVICE void SetModelPriorNorms(const ModelWindow& w,
+                                              Team* team) {
+  constexpr int kWarp = Team::kWarp;
+  const int lane = team->rank() % kWarp;
+  for (int k = team->rank() / kWarp; k < w.counts.num_priors;
+       k += team->size() / kWarp) {
     const ModelPrior& prior = w.priors[k];
     const double* const r = w.prior_residuals + prior.residuals;
     double sum = 0.0;
-    for (int i = 0; i < prior.num_residuals; ++i) {
+    for (int i = lane; i < prior.num_residuals; i += kWarp) {
       sum += r[i] * r[i];
     }
-    w.prior_norms[k] = sum;
+    sum = team->WarpSum(sum);
+    if (lane == 0) {
+      w.prior_norms[k] = sum;
+    }
   }
-  team->Barrier();
 }
 
 }  // namespace ceres_ext

@@ -8,7 +8,9 @@
 //   solve.Begin(options, begin);                *
 //   until the phase is kEnded:
 //     kCandidate: evaluate the rows of models at the candidate, with
-//       derivatives, and the differences of priors; solve.Judge();      *
+//       derivatives, and the differences of priors;
+//       solve.EvaluatePriors();
+//       solve.Judge();                                                  *
 //     kLinearize: solve.AddCells();             H and g at x
 //     kLinearize, kSolve, kCovariance:
 //       solve.Eliminate();  per block of E  V + D^2 = L L', Y = L^-1 W,
@@ -45,6 +47,7 @@
 #include "ceres_ext/small/model_window/model_factor.h"
 #include "ceres_ext/small/model_window/model_priors.h"
 #include "ceres_ext/small/model_window/model_sums.h"
+#include "ceres_ext/small/model_window/model_team_factor.h"
 #include "ceres_ext/small/model_window/model_window.h"
 #include "ceres_ext/solver/dogleg_region.h"
 #include "ceres_ext/solver/step_search.h"
@@ -55,14 +58,13 @@ namespace ceres_ext {
 template <typename Team, bool kIsDogleg>
 class ModelSolve : public ModelWindow {
  public:
-  // *its_verdict: a number that all threads of the team see.
   CERES_EXT_HOST_DEVICE ModelSolve(const ModelWindow& window,
-                                   int32_t* its_verdict,
+                                   ModelShared* shared,
                                    Team* team)
-      : ModelWindow(window), verdict_(its_verdict), team_(team) {}
+      : ModelWindow(window), shared_(shared), team_(team) {}
   // The window is copied into it later.
-  CERES_EXT_HOST_DEVICE ModelSolve(int32_t* its_verdict, Team* team)
-      : verdict_(its_verdict), team_(team) {}
+  CERES_EXT_HOST_DEVICE ModelSolve(ModelShared* shared, Team* team)
+      : shared_(shared), team_(team) {}
 
   CERES_EXT_HOST_DEVICE Team* team() const { return team_; }
 
@@ -90,13 +92,19 @@ class ModelSolve : public ModelWindow {
 
   CERES_EXT_HOST_DEVICE ModelPhase phase() const { return result->phase; }
 
-  // Evaluates the priors, judges the candidate and, if it is accepted, moves x.
-  CERES_EXT_HOST_DEVICE void Judge() {
+  // Priors at the candidate, whose differences are set.
+  CERES_EXT_HOST_DEVICE void EvaluatePriors() {
     EvaluateModelPriors(*this, team_);
+  }
+
+  // Judges the candidate and, if it is accepted, moves x.
+  CERES_EXT_HOST_DEVICE void Judge() {
+    if (counts.num_priors > 0) {
+      SetModelPriorNorms(*this, team_);
+      team_->Barrier();
+    }
     const double cost = Cost();
-    const auto next = static_cast<ModelPhase>(
-        Decide([&] { return static_cast<int32_t>(JudgeCost(cost)); }));
-    if (next == ModelPhase::kLinearize) {
+    if (Decide([&] { return JudgeCost(cost) ? 1 : 0; }) != 0) {
       for (int e = rank(); e < counts.num_values; e += size()) {
         x[e] = candidate[e];
       }
@@ -252,10 +260,10 @@ class ModelSolve : public ModelWindow {
   CERES_EXT_HOST_DEVICE int32_t Decide(const Function& function) {
     if (rank() == 0) {
       ReadClock();
-      *verdict_ = static_cast<int32_t>(function());
+      shared_->verdict = static_cast<int32_t>(function());
     }
     team_->Barrier();
-    const int32_t verdict = *verdict_;
+    const int32_t verdict = shared_->verdict;
     team_->Barrier();
     return verdict;
   }
@@ -310,30 +318,23 @@ class ModelSolve : public ModelWindow {
     return sums[1] == 0.0 ? 0.5 * sums[0] : DBL_MAX;
   }
 
-  // The phase after a candidate of this cost. By the first thread.
-  CERES_EXT_HOST_DEVICE ModelPhase JudgeCost(double cost) {
+  // Sets the phase after a candidate of this cost. True if it is accepted. By
+  // the first thread.
+  CERES_EXT_HOST_DEVICE bool JudgeCost(double cost) {
+    using Verdict = TrustRegion::Verdict;
     result->cost = cost;
-    result->phase = ModelPhase::kLinearize;
-    if (result->has_begun == 0) {
-      result->phase = NextPhase(ModelPhase::kLinearize);
-      return ModelPhase::kLinearize;
-    }
-    switch (result->region.Judge(result->model_cost_change,
-                                 cost,
-                                 result->x_norm,
-                                 result->step_norm,
-                                 strategy())) {
-      case TrustRegion::Verdict::kEnded:
-        result->phase = LastPhase();
-        break;
-      case TrustRegion::Verdict::kAccepted:
-        result->phase = NextPhase(ModelPhase::kLinearize);
-        break;
-      case TrustRegion::Verdict::kRejected:
-        result->phase = NextPhase(ModelPhase::kSolve);
-        break;
-    }
-    return result->phase;
+    const Verdict verdict =
+        result->has_begun == 0 ? Verdict::kAccepted
+                               : result->region.Judge(result->model_cost_change,
+                                                      cost,
+                                                      result->x_norm,
+                                                      result->step_norm,
+                                                      strategy());
+    result->phase = verdict == Verdict::kEnded ? LastPhase()
+                    : verdict == Verdict::kAccepted
+                        ? NextPhase(ModelPhase::kLinearize)
+                        : NextPhase(ModelPhase::kSolve);
+    return verdict == Verdict::kAccepted;
   }
 
   // A step is wanted. given: the phase if a system is to be solved.
@@ -616,7 +617,20 @@ class ModelSolve : public ModelWindow {
       }
     }
     team_->Sum(bad);
-    return bad[0] == 0.0 && ModelFactor<Team>(*this, team_).Factorize(verdict_);
+    return bad[0] == 0.0 &&
+           ByFactor([](const auto& factor) { return factor.Factorize(); });
+  }
+
+  // function(the factorisation of S).
+  template <typename Function>
+  CERES_EXT_HOST_DEVICE auto ByFactor(const Function& function) const {
+    if constexpr (kWarp == 1) {
+      return function(ModelFactor(*this));
+    } else if (schur == Team::OwnSchur()) {
+      return function(ModelTeamFactor<Team, true>(*this, shared_, team_));
+    } else {
+      return function(ModelTeamFactor<Team, false>(*this, shared_, team_));
+    }
   }
 
   // (H + D^2) step = -g. False if H + D^2 is not positive definite.
@@ -624,7 +638,8 @@ class ModelSolve : public ModelWindow {
     if (!Factorize()) {
       return false;
     }
-    ModelFactor<Team>(*this, team_).Solve(step + first_other());
+    ByFactor(
+        [this](const auto& factor) { factor.Solve(step + first_other()); });
     team_->Barrier();
     SolveEliminated();
     team_->Barrier();
@@ -677,43 +692,32 @@ class ModelSolve : public ModelWindow {
     }
   }
 
-  // -L^-T (z + Y s). A lane has some of a block's cells.
+  // -L^-T (z + Y s).
   CERES_EXT_HOST_DEVICE void SolveEliminated() const {
-    constexpr int kLanes = kSlices;
-    const int first = rank() / kLanes;
-    const int all = size() / kLanes;
-    // All lanes of a warp take part in sums.
-    for (int turn = 0; turn < counts.num_eliminated; turn += all) {
-      const int e = turn + first;
-      const bool is_any = e < counts.num_eliminated;
-      double right[kE] = {};
-      if (is_any) {
-        AddCellsTimesStep(e, rank() % kLanes, kLanes, right);
-      }
-      if constexpr (kLanes > 1) {
-        team_->SumSlices(right, kLanes);
-      }
-      if (is_any && rank() % kLanes == 0) {
-        FinishEliminated(e, right);
+    for (int k = rank(); k < counts.num_eliminated_cells; k += size()) {
+      const ModelCell cell = eliminated_cells[k];
+      const ModelBlock& b = other(cell.b);
+      const int n = blocks[cell.a].num_columns;
+      const ModelEliminated of = eliminated[cell.a];
+      const double* const s = step + first_other() + b.column;
+      for (int r = 0; r < n; ++r) {
+        const double* const of_row = y + of.w + cell.values + of.width * r;
+        double sum = 0.0;
+        for (int c = 0; c < b.num_columns; ++c) {
+          sum += of_row[c] * s[c];
+        }
+        products[kE * k + r] = sum;
       }
     }
-  }
-  // Y s of cells turn, turn + turns, ... of block e.
-  CERES_EXT_HOST_DEVICE void AddCellsTimesStep(int e,
-                                               int turn,
-                                               int turns,
-                                               double* right) const {
-    const ModelEliminated& of = eliminated[e];
-    const int n = blocks[e].num_columns;
-    for (int k = of.cell + turn; k < eliminated[e + 1].cell; k += turns) {
-      const ModelBlock& b = other(eliminated_cells[k].b);
-      const double* const s = step + first_other() + b.column;
-      const double* const of_cell = y + of.w + eliminated_cells[k].values;
-      for (int c = 0; c < b.num_columns; ++c) {
-        for (int r = 0; r < n; ++r) {
-          right[r] += of_cell[of.width * r + c] * s[c];
+    team_->Barrier();
+    for (int e = rank(); e < counts.num_eliminated; e += size()) {
+      double right[kE] = {};
+      for (int k = eliminated[e].cell; k < eliminated[e + 1].cell; ++k) {
+        for (int r = 0; r < blocks[e].num_columns; ++r) {
+          right[r] += products[kE * k + r];
         }
       }
+      FinishEliminated(e, right);
     }
   }
   CERES_EXT_HOST_DEVICE void FinishEliminated(int e,
@@ -919,24 +923,24 @@ class ModelSolve : public ModelWindow {
   CERES_EXT_HOST_DEVICE bool PlaceCandidate() {
     using std::sqrt;
     double sums[3] = {};
+    ForEachColumn([&](int c) {
+      if constexpr (kIsDogleg) {
+        sums[0] -= 2.0 * step[c] * gradient[c];
+      } else {
+        sums[0] += step[c] * (Damping(c) * step[c] - gradient[c]);
+      }
+    });
     for (int b = rank(); b < num_blocks(); b += size()) {
       const ModelBlock& block = blocks[b];
-      const int first = first_column(b);
-      for (int c = first; c < first + block.num_columns; ++c) {
-        if constexpr (kIsDogleg) {
-          sums[0] -= 2.0 * step[c] * gradient[c];
-        } else {
-          sums[0] += step[c] * (Damping(c) * step[c] - gradient[c]);
-        }
-      }
-      const double* const from = x + block.state;
-      double* const to = candidate + block.state;
-      ManifoldOf(block).Plus(from, step + first, to);
-      for (int e = 0; e < block.size; ++e) {
-        sums[1] += from[e] * from[e];
-        sums[2] += (from[e] - to[e]) * (from[e] - to[e]);
-      }
+      ManifoldOf(block).Plus(
+          x + block.state, step + first_column(b), candidate + block.state);
       SetTangents(block);
+    }
+    team_->Barrier();
+    for (int e = rank(); e < counts.num_values; e += size()) {
+      const double change = x[e] - candidate[e];
+      sums[1] += x[e] * x[e];
+      sums[2] += change * change;
     }
     team_->Sum(sums);
     if constexpr (kIsDogleg) {
@@ -955,7 +959,7 @@ class ModelSolve : public ModelWindow {
     return change > 0.0 && IsFinite(change);
   }
 
-  int32_t* const verdict_;
+  ModelShared* const shared_;
   Team* const team_;
 };
 

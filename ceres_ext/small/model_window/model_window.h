@@ -257,6 +257,8 @@ struct ModelScratch {
     v = places.Add<double>(9 * e);
     factors = places.Add<double>(9 * e);
     z = places.Add<double>(kMaxEliminatedColumns * e);
+    products = places.Add<double>(int64_t{kMaxEliminatedColumns} *
+                                  n.num_eliminated_cells);
     gradient = places.Add<double>(all);
     diagonal = places.Add<double>(all);
     scale = places.Add<double>(all);
@@ -272,9 +274,9 @@ struct ModelScratch {
     points = places.Add<double>(n.num_points * all);
     num_bytes = places.size();
   }
-  int64_t w, y, u, v, factors, z, gradient, diagonal, scale, step, changes,
-      differences, by_columns, prior_columns, prior_residuals, prior_norms,
-      inverse, dogleg, points;
+  int64_t w, y, u, v, factors, z, products, gradient, diagonal, scale, step,
+      changes, differences, by_columns, prior_columns, prior_residuals,
+      prior_norms, inverse, dogleg, points;
   int64_t num_bytes;
 };
 
@@ -360,6 +362,7 @@ struct ModelWindow {
     v = reinterpret_cast<double*>(scratch + own.v);
     factors = reinterpret_cast<double*>(scratch + own.factors);
     z = reinterpret_cast<double*>(scratch + own.z);
+    products = reinterpret_cast<double*>(scratch + own.products);
     gradient = reinterpret_cast<double*>(scratch + own.gradient);
     diagonal = reinterpret_cast<double*>(scratch + own.diagonal);
     scale = reinterpret_cast<double*>(scratch + own.scale);
@@ -447,9 +450,10 @@ struct ModelWindow {
   double* w;
   double* y;  // L^-1 W of each block of E, V + D^2 = L L'
   double* u;
-  double* v;        // 3 x 3 of each block
-  double* factors;  // L, with the inverse of its diagonal
-  double* z;        // L^-1 g
+  double* v;         // 3 x 3 of each block
+  double* factors;   // L, with the inverse of its diagonal
+  double* z;         // L^-1 g
+  double* products;  // Y s of each cell of E
   // E, then F: J'r, the diagonal of H, the scales of columns, the step.
   double* gradient;
   double* diagonal;

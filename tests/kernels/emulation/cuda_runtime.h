@@ -733,6 +733,9 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t) {
 inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
   return emulation::NextOnDevice("cudaEventRecord");
 }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
+  return emulation::NextOnDevice("cudaStreamWaitEvent");
+}
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
   return emulation::NextOnDevice("cudaEventSynchronize");
 }
