@@ -195,7 +195,7 @@ def machines(record):
     versions = [version for of in m['versions'].values() for version in of]
     text += (f'{m["gpu"] or "No GPU"}, {m["cores"]} cores ({m["cpu"]}), {m["date"]}' +
              (f', commit `{m["commit"]}`' if m['commit'] else '') +
-             f'; {m["threads"]} threads, {m["runs"]} runs of at most {m["iterations"]} '
+             f'; {m["threads"]} threads, up to {m["runs"]} runs of at most {m["iterations"]} '
              f'iterations and {m["limit"]:g} s; ' + ', '.join(versions) + '.\n\n')
   return text
 

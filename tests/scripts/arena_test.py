@@ -169,8 +169,8 @@ def check_page_by_hand(arena, folder):
         file.write(json.dumps(line) + '\n')
   text = page_of(arena, folder, [path])
   for line in (
-      'a GPU, 2 cores (a processor), 2000-01-02, commit `abc`; 2 threads, 3 runs of at '
-      'most 9 iterations and 60 s; rival==1.0.',
+      'a GPU, 2 cores (a processor), 2000-01-02, commit `abc`; 2 threads, up to 3 runs '
+      'of at most 9 iterations and 60 s; rival==1.0.',
       # 2 s over 1 s; 6 s over 9 s; it never gets to 1e-5.
       '| hand | 2 | 4,567 | **2, rival:fast** | 0.667, rival:fast | '
       'never / 9 s, rival:fast |',
