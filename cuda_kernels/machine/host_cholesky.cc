@@ -53,11 +53,16 @@ int64_t FactorTile(double* a, int64_t stride, int64_t size) {
 }
 
 // X L' = A for strips of rows: a, of which row 0 is that of the first strip,
-// becomes X, also in `packed`. l: L row by row.
+// becomes X, also in `packed`. l: L row by row. Columns of A before `first` are
+// zero.
 template <int kStrips>
-CERES_EXT_SIMD_CLONES void SolveStrips(
-    const double* l, int64_t size, int64_t stride, double* a, double* packed) {
-  for (int64_t c = 0; c < size; ++c) {
+CERES_EXT_SIMD_CLONES void SolveStrips(const double* l,
+                                       int64_t first,
+                                       int64_t size,
+                                       int64_t stride,
+                                       double* a,
+                                       double* packed) {
+  for (int64_t c = first; c < size; ++c) {
     double sum[kStrips][kLanes];  // In registers, as in UpdateTile.
     for (int s = 0; s < kStrips; ++s) {
 #pragma omp simd
@@ -66,7 +71,7 @@ CERES_EXT_SIMD_CLONES void SolveStrips(
       }
     }
     const double* const row = l + kTile * c;
-    for (int64_t d = 0; d < c; ++d) {
+    for (int64_t d = first; d < c; ++d) {
       const double factor = row[d];
       for (int s = 0; s < kStrips; ++s) {
         const double* const x = packed + kStrip * s + kLanes * d;
@@ -86,7 +91,9 @@ CERES_EXT_SIMD_CLONES void SolveStrips(
     }
   }
 }
+// first: of each strip.
 void SolvePanel(const double* l,
+                const int32_t* first,
                 int64_t size,
                 int64_t stride,
                 int64_t num_strips,
@@ -95,10 +102,16 @@ void SolvePanel(const double* l,
   int64_t s = 0;
   for (; s + kStripsAtOnce <= num_strips; s += kStripsAtOnce) {
     SolveStrips<kStripsAtOnce>(
-        l, size, stride, a + kLanes * s, packed + kStrip * s);
+        l,
+        *std::min_element(first + s, first + s + kStripsAtOnce),
+        size,
+        stride,
+        a + kLanes * s,
+        packed + kStrip * s);
   }
   for (; s < num_strips; ++s) {
-    SolveStrips<1>(l, size, stride, a + kLanes * s, packed + kStrip * s);
+    SolveStrips<1>(
+        l, first[s], size, stride, a + kLanes * s, packed + kStrip * s);
   }
 }
 
@@ -119,19 +132,27 @@ struct TargetTile {
 constexpr int64_t kColumnsOfUpdate = 4;
 
 // c -= left right' of num_strips strips of rows and up to four columns. right:
-// column by column, kStep values each.
+// column by column, kStep values each, those before `first` zero. left_first:
+// the same of each strip; null: 0. Products with zeros are left out.
 template <int64_t kStep>
 CERES_EXT_SIMD_CLONES void UpdateColumns(const double* left,
+                                         const int32_t* left_first,
                                          const double* right,
+                                         int64_t first,
                                          int64_t first_strip,
                                          int64_t num_strips,
                                          int64_t count,
                                          const TargetTile& c) {
   for (int64_t s = first_strip; s < num_strips; ++s) {
     const double* const strip = left + kStrip * s;
+    const int64_t begin =
+        left_first == nullptr ? first : std::max<int64_t>(first, left_first[s]);
+    if (begin >= kTile) {
+      continue;
+    }
     // Not SimdDoubles, whose sums GCC keeps in memory for AVX2: 8 times slower.
     double sum[kColumnsOfUpdate][kLanes] = {};
-    for (int64_t k = 0; k < kTile; ++k) {
+    for (int64_t k = begin; k < kTile; ++k) {
       const double* const x = strip + kLanes * k;
       for (int q = 0; q < kColumnsOfUpdate; ++q) {
         const double factor = right[kStep * k + q];
@@ -152,16 +173,20 @@ CERES_EXT_SIMD_CLONES void UpdateColumns(const double* left,
 }
 // c -= left right' of a tile of num_strips strips of rows and num_columns
 // columns; with is_diagonal only what is on the diagonal and below. Both
-// factors in strips.
+// factors in strips, with the first column of each; null: 0.
 void UpdateTile(const double* left,
+                const int32_t* left_first,
                 const double* right,
+                const int32_t* right_first,
                 int64_t num_strips,
                 int64_t num_columns,
                 bool is_diagonal,
                 TargetTile c) {
   for (int64_t j = 0; j < num_columns; j += kColumnsOfUpdate) {
     UpdateColumns<kLanes>(left,
+                          left_first,
                           right + kStrip * (j / kLanes) + j % kLanes,
+                          right_first == nullptr ? 0 : right_first[j / kLanes],
                           is_diagonal ? j / kLanes : 0,
                           num_strips,
                           std::min(kColumnsOfUpdate, num_columns - j),
@@ -184,7 +209,8 @@ void UpdateTile(const double* left,
         packed[kColumnsOfUpdate * k + q] = row[right.column_step * k];
       }
     }
-    UpdateColumns<kColumnsOfUpdate>(left, packed, 0, num_strips, count, c);
+    UpdateColumns<kColumnsOfUpdate>(
+        left, nullptr, packed, 0, 0, num_strips, count, c);
     c.values += kColumnsOfUpdate * c.column_step;
   }
 }
@@ -399,7 +425,7 @@ Status HostDenseCholesky::Setup(int64_t n, HostMachine* machine, Tiles tiles) {
   is_inverted_ = false;
   const int64_t num_tiles = NumTiles(n);
   may_be_set_ = std::move(tiles);
-  is_zero_.resize(static_cast<size_t>(num_tiles));
+  first_column_.resize(static_cast<size_t>(kStripsPerTile * num_tiles));
   tiles_below_.assign(static_cast<size_t>(num_tiles), {});
   CERES_EXT_RETURN_IF_ERROR(
       machine->Allocate(kTile * kTile * num_tiles, &panel_));
@@ -442,27 +468,29 @@ void HostDenseCholesky::FactorPanel(int64_t k) {
       num_strips, kStripsPerTile, [&](int64_t begin, int64_t end) {
         double* const a = tile + size + kLanes * begin;
         double* const packed = panel_.data() + kStrip * begin;
-        const int64_t t = begin / kStripsPerTile;
-        bool is_zero = true;
-        if (!may_be_set_.empty()) {
-          const int64_t row = panel + 1 + t;
-          is_zero =
-              may_be_set_[static_cast<size_t>(num_tiles * row + panel)] == 0;
-        } else {
-          for (int64_t c = 0; c < size && is_zero; ++c) {
-            is_zero = IsZero(a + stride_ * c, kLanes * (end - begin));
+        int32_t* const first = first_column_.data() + begin;
+        const int64_t row = panel + 1 + begin / kStripsPerTile;
+        if (!may_be_set_.empty() &&
+            may_be_set_[static_cast<size_t>(num_tiles * row + panel)] == 0) {
+          std::fill_n(first, end - begin, static_cast<int32_t>(kTile));
+          return;
+        }
+        for (int64_t s = 0; s < end - begin; ++s) {
+          int32_t c = 0;
+          while (c < kTile && IsZero(a + stride_ * c + kLanes * s, kLanes)) {
+            ++c;
           }
+          first[s] = c;
         }
-        is_zero_[static_cast<size_t>(t)] = is_zero ? 1 : 0;
-        if (!is_zero) {
-          SolvePanel(l, size, stride_, end - begin, a, packed);
-        }
+        SolvePanel(l, first, size, stride_, end - begin, a, packed);
       });
   std::vector<int32_t>& below = TilesBelow(k);
   below.clear();
-  for (int64_t t = 0; kStripsPerTile * t < num_strips; ++t) {
-    if (is_zero_[static_cast<size_t>(t)] == 0) {
-      below.push_back(static_cast<int32_t>(panel + 1 + t));
+  for (int64_t s = 0; s < num_strips; s += kStripsPerTile) {
+    const int32_t* const first = first_column_.data() + s;
+    const int64_t count = std::min(kStripsPerTile, num_strips - s);
+    if (*std::min_element(first, first + count) < kTile) {
+      below.push_back(static_cast<int32_t>(panel + 1 + s / kStripsPerTile));
     }
   }
 }
@@ -487,7 +515,9 @@ void HostDenseCholesky::UpdateRest(int64_t k) {
           const int64_t row = first + kTile * i;
           const int64_t column = first + kTile * j;
           UpdateTile(panel_.data() + kStrip * kStripsPerTile * i,
+                     first_column_.data() + kStripsPerTile * i,
                      panel_.data() + kStrip * kStripsPerTile * j,
+                     first_column_.data() + kStripsPerTile * j,
                      std::min(kStripsPerTile, NumStrips(n_ - row)),
                      std::min(kTile, n_ - column),
                      i == j,
@@ -761,7 +791,9 @@ void HostDenseCholesky::InvertPanel(int64_t k) {
             std::fill_n(z + stride_ * c, kLanes * num_strips, 0.0);
           }
           UpdateTile(m.columns + kStrip * s,
+                     nullptr,
                      m.minus_columns + kStrip * s,
+                     nullptr,
                      num_strips,
                      num_columns,
                      /*is_diagonal=*/false,

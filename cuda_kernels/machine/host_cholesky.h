@@ -107,13 +107,15 @@ class HostDenseCholesky {
   double* a_ = nullptr;  // the caller's; null too if n is 0
   int64_t failed_order_ = 0;
   bool is_inverted_ = false;
-  // Rows of the panel in strips of 8 rows, each column by column. Solve: for
+  // Rows of the panel in strips of 8 rows, each column by column, from its
+  // first column on that is not zero. Solve: for
   // each tile of the panel, products of its columns. Invert: tiles of rows in
   // strips of 8 columns, each row by row.
   HostBuffer<double> panel_;
   HostBuffer<double> diagonal_;  // L of the panel's own rows, row by row
   Tiles may_be_set_;
-  std::vector<unsigned char> is_zero_;  // of each tile of the panel
+  // The first column of each strip of the panel that is not zero; kTile: none.
+  std::vector<int32_t> first_column_;
   std::vector<std::vector<int32_t>> tiles_below_;
 };
 
