@@ -17,6 +17,10 @@ namespace ceres_ext {
 solver::FactorSize SizeOfFactor(const BlockPattern& pattern) {
   const int num_blocks = static_cast<int>(pattern.size.size());
   std::vector<Eigen::Triplet<char>> cells;
+  // Eigen orders a block without a cell of the diagonal last, as a dense row.
+  for (int i = 0; i < num_blocks; ++i) {
+    cells.emplace_back(i, i, char{1});
+  }
   for (const auto& [i, j] : pattern.cells) {
     cells.emplace_back(i, j, char{1});
   }
