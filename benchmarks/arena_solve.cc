@@ -58,6 +58,7 @@ DEFINE_string(settings, "", "Options of this library: name=value,...");
 DEFINE_int32(num_iterations, 50, "Iterations at most.");
 DEFINE_int32(num_threads, 1, "Threads of the host.");
 DEFINE_double(max_solver_time, 1e9, "Seconds after which no iteration begins.");
+DEFINE_double(initial_trust_region_radius, 1e4, "As in Ceres's options.");
 
 namespace ceres_ext {
 namespace {
@@ -155,6 +156,7 @@ ceres::Solver::Options SolverOptions(ceres::LinearSolverType type) {
   options.linear_solver_type = type;
   options.max_num_iterations = FLAGS_num_iterations;
   options.num_threads = FLAGS_num_threads;
+  options.initial_trust_region_radius = FLAGS_initial_trust_region_radius;
   options.logging_type = ceres::SILENT;
   // As bundle_adjuster: iterations and seconds are the limits.
   options.function_tolerance = 1e-16;

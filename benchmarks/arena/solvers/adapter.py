@@ -79,7 +79,8 @@ class Job:
 def solve_by_program(job, flags, is_stock=False):
   """bundle_adjuster, colmap_adjuster or arena_solve, whose report has a cost and
   seconds for each iteration. Some states between come from runs that end there.
-  flags: options of this library, or flags of bundle_adjuster for stock Ceres."""
+  flags: options of this library, or flags of bundle_adjuster for stock Ceres. The
+  setting's `radius` is Ceres's initial one, for problems of arena_solve."""
   is_model = job.kind == 'colmap'
   name = {'bal': 'bundle_adjuster', 'colmap': 'colmap_adjuster'}.get(job.kind,
                                                                     'arena_solve')
@@ -89,6 +90,8 @@ def solve_by_program(job, flags, is_stock=False):
     flags = (['--solver=ceres'] if is_stock else
              ['--settings=' + ','.join(flag[2:] for flag in flags)])
     flags.append('--kind=' + job.kind)
+    if 'radius' in job.setting:
+      flags.append(f'--initial_trust_region_radius={job.setting["radius"]}')
   read, write = '--input=', '--output='
   if is_model:
     most, read, write = 'max_num_iterations', '--input_path=', '--output_path='

@@ -10,5 +10,7 @@ main({'name': 'ceres_ext', 'packages': [], 'kinds': ['bal', 'colmap', *SMALL],
           'mixed': {'device': 'cuda', 'precision': 'float', 'kinds': ['bal', 'colmap'],
                     'flags': ['--device=cuda', '--precision=mixed']},
           'cuda': {'device': 'cuda', 'flags': ['--device=cuda'], 'kinds': SMALL},
-          'host': {'device': 'host', 'flags': ['--device=host']}}},
+          'host': {'device': 'host', 'flags': ['--device=host']},
+          # Almost Gauss-Newton: a graph of poses starts close to a minimum.
+          'best': {'device': 'auto', 'kinds': ['poses'], 'radius': 1e8, 'flags': []}}},
      lambda job: solve_by_program(job, job.setting['flags']))

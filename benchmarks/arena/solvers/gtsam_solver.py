@@ -127,6 +127,8 @@ def solve(job):
     for key in (*first, *range(values.size() - len(first))):
       ordering.push_back(key)
     parameters.setOrdering(ordering)
+  if job.setting.get('metis'):
+    parameters.setOrderingType('METIS')
   parameters.setMaxIterations(job.iterations)
   job.begin()
   optimizer = gtsam.LevenbergMarquardtOptimizer(graph, values, parameters)
@@ -149,6 +151,9 @@ main({'name': 'gtsam', 'packages': ['gtsam==4.3.0', 'numpy==2.5.5'],
       'settings': {
           'default': {'device': 'host', 'ceres_defaults': False, 'points_first': False,
                       'most_observations': MOST},
+          # Its other order, which takes fewer flops for larger graphs.
+          'metis': {'device': 'host', 'kinds': ['poses'], 'ceres_defaults': False,
+                    'points_first': False, 'metis': True},
           # As its own timing of BAL problems, timeSFMBAL.
           'best': {'device': 'host', 'kinds': ['bal', 'windows'],
                    'ceres_defaults': True, 'points_first': True,
