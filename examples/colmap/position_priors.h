@@ -21,7 +21,7 @@ struct PositionPriors {
   };
 
   std::vector<Prior> priors;
-  // Of a Cauchy loss of whitened residuals; 0: none.
+  // Scale of a Cauchy loss of whitened residuals; 0: none.
   double loss_scale = 0.0;
 
   // False: positions are those of the cameras. True: of an antenna, of which
@@ -30,7 +30,7 @@ struct PositionPriors {
   // Pose of the antenna; its rotation is constant. Its place, with the axes of
   // the reference camera, is minus the translation.
   double antenna_from_rig[7] = {0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0};
-  // Where the antenna is expected, and the standard deviation of each
+  // The expected place of the antenna, and the standard deviation of each
   // coordinate; 0: the place is constant.
   double expected_place[3] = {0.0, 0.0, 0.0};
   double antenna_sigma = 0.0;

@@ -106,7 +106,7 @@ constexpr int64_t kModelPartBytes =
 class StepTeam : public BlockTeam {
  public:
   using BlockTeam::BlockTeam;
-  // Where S is if it is in shared memory.
+  // The place of S if it is in shared memory.
   __device__ static double* OwnSchur() {
     CERES_EXT_DYNAMIC_SHARED(memory);
     return reinterpret_cast<double*>(memory + kModelHeadBytes +

@@ -118,7 +118,7 @@ Status ModelLauncher<Machine>::QueueCandidates(
     if (fork_ == nullptr) {
       fork_ = std::make_unique<Fork>(machine_->context());
     }
-    const Status status = QueueOnBoth(*rows, params);
+    Status status = QueueOnBoth(*rows, params);
     if (!status.ok()) {
       fork_->Wait();
     }

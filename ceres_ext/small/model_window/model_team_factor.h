@@ -22,7 +22,7 @@
 
 namespace ceres_ext {
 
-// What a block of threads shares.
+// Data that a block of threads shares.
 struct ModelShared {
   int32_t verdict;
   // The row of each place behind a block, and that of b.
@@ -357,7 +357,7 @@ class ModelTeamFactor {
     return is_definite;
   }
 
-  // Of any size, column by column.
+  // The same of any size, column by column.
   CERES_EXT_WINDOW_PART bool FactorizeRows(const Block& block) const {
     const int n = block.size;
     double* column = Column(block.column) + block.column;

@@ -244,7 +244,7 @@ class BundleAdjustmentSummary(typing.NamedTuple):
     write_time_in_seconds: float
     """Seconds for writing the result into it."""
     antenna_offset: _Doubles | None = None
-    """That of MeasuredPositions after the solve."""
+    """The offset of MeasuredPositions after the solve."""
 
     @property
     def termination_type(self) -> str:

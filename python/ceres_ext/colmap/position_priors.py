@@ -113,7 +113,7 @@ class PositionPriors:
         return _FALLBACK_SIGMA**2 * numpy.eye(3)
 
     def _places(self, model: typing.Any, image_ids: list[int]) -> Doubles:
-        """Where the cameras or their antennas are."""
+        """Places of the cameras or their antennas."""
         images = [model.image(i) for i in image_ids]
         if not self.has_antenna:
             return numpy.array([image.projection_center() for image in images])
