@@ -20,17 +20,14 @@
 // device, windows and covariance are computed twice, and the first time counts
 // as the start of CUDA: it loads libraries and kernels too.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -362,24 +359,6 @@ struct Bal {
   const std::vector<int32_t>& point;
 };
 
-// Calls f(i) for i from 0 to n - 1 on the threads of --num_threads.
-void ForEach(int64_t n, const std::function<void(int64_t)>& f) {
-  std::atomic<int64_t> next{0};
-  const auto work = [&] {
-    for (int64_t i = next++; i < n; i = next++) {
-      f(i);
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int t = 1; t < FLAGS_num_threads; ++t) {
-    threads.emplace_back(work);
-  }
-  work();
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-}
-
 // Arrays of BAL, and camera_begin, point_begin, row_begin (n + 1).
 class Windows {
  public:
@@ -391,12 +370,13 @@ class Windows {
     batch_.num_problems = static_cast<int64_t>(row_begin_.size()) - 1;
     if (IsStock()) {
       problems_.resize(batch_.num_problems);
-      ForEach(batch_.num_problems, [this](int64_t i) {
-        problems_[i] = std::make_unique<ceres::Problem>();
-        for (int64_t k = row_begin_[i]; k < row_begin_[i + 1]; ++k) {
-          bal_.AddRow(k, problems_[i].get());
-        }
-      });
+      ForEachOnThreads(
+          batch_.num_problems, FLAGS_num_threads, [this](int64_t i) {
+            problems_[i] = std::make_unique<ceres::Problem>();
+            for (int64_t k = row_begin_[i]; k < row_begin_[i + 1]; ++k) {
+              bal_.AddRow(k, problems_[i].get());
+            }
+          });
     } else {
       bal_.AddTo({bal_.cameras.data(), bal_.num_cameras(), 9}, &batch_.problem);
       batch_.parameter_begin = {arrays->offsets("camera_begin").data(),
@@ -447,7 +427,7 @@ class Windows {
     double seconds = 0.0;
     if (IsStock()) {
       options.num_threads = 1;
-      ForEach(batch_.num_problems, [&](int64_t i) {
+      ForEachOnThreads(batch_.num_problems, FLAGS_num_threads, [&](int64_t i) {
         ceres::Solver::Summary summary;
         ceres::Solve(options, problems_[i].get(), &summary);
         of[i].termination_type = summary.termination_type;

@@ -40,7 +40,6 @@
 #endif
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -49,7 +48,6 @@
 #include <memory>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "benchmarks/batch_functors.h"
@@ -389,23 +387,13 @@ Run SolveByThreads(const std::vector<std::unique_ptr<ceres::Problem>>& problems,
                    const ceres::Solver::Options& options) {
   const int count = static_cast<int>(problems.size());
   std::vector<double> costs(count);
-  std::atomic<int> next{0};
   Run run;
   const double begin = Seconds();
-  std::vector<std::thread> threads;
-  threads.reserve(FLAGS_threads);
-  for (int t = 0; t < FLAGS_threads; ++t) {
-    threads.emplace_back([&] {
-      for (int i = next++; i < count; i = next++) {
-        ceres::Solver::Summary summary;
-        ceres::Solve(options, problems[i].get(), &summary);
-        costs[i] = summary.final_cost;
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  ForEachOnThreads(count, FLAGS_threads, [&](int64_t i) {
+    ceres::Solver::Summary summary;
+    ceres::Solve(options, problems[i].get(), &summary);
+    costs[i] = summary.final_cost;
+  });
   run.seconds = Seconds() - begin;
   for (const double cost : costs) {
     run.mean_cost += cost / count;

@@ -6,11 +6,14 @@
 #define CERES_EXT_BENCHMARKS_BENCHMARK_H_
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "nlohmann/json.hpp"
@@ -24,6 +27,26 @@ inline double Seconds() {
   return std::chrono::duration<double>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// Calls function(i) for i from 0 to n - 1, one at a time on each of the
+// threads.
+template <typename Function>
+void ForEachOnThreads(int64_t n, int num_threads, const Function& function) {
+  std::atomic<int64_t> next{0};
+  const auto work = [&] {
+    for (int64_t i = next++; i < n; i = next++) {
+      function(i);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 1; t < num_threads; ++t) {
+    threads.emplace_back(work);
+  }
+  work();
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
 }
 
 // The value that `part` of the values are below; 0 if there are none.

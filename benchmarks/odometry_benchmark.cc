@@ -20,12 +20,10 @@
 // is added and the oldest is dropped, median and 99th percentile.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "benchmarks/benchmark.h"
@@ -273,23 +271,12 @@ double SolveByStock(Windows* windows, double* cost) {
     problems.push_back(ProblemOf(i, windows));
   }
   std::vector<double> costs(problems.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < problems.size(); i = next++) {
-      ceres::Solver::Summary summary;
-      ceres::Solve(options, problems[i].get(), &summary);
-      costs[i] = summary.final_cost;
-    }
-  };
   const double begin = Seconds();
-  std::vector<std::thread> threads;
-  for (int t = 1; t < FLAGS_threads; ++t) {
-    threads.emplace_back(work);
-  }
-  work();
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  ForEachOnThreads(windows->size(), FLAGS_threads, [&](int64_t i) {
+    ceres::Solver::Summary summary;
+    ceres::Solve(options, problems[i].get(), &summary);
+    costs[i] = summary.final_cost;
+  });
   const double seconds = Seconds() - begin;
   *cost = 0.0;
   for (const double one : costs) {
