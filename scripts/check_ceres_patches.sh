@@ -11,7 +11,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/ceres.sh"
 usage() {
   cat <<'USAGE'
 scripts/check_ceres_patches.sh [--ceres=2.2.0|next] [--source PATH]
-                               [--work FOLDER] [--jobs N] [--no-suite]
+                               [--work FOLDER] [--jobs N] [--no-suite | --each]
 
 Builds Ceres 2.2.0, or next (docs/which_ceres.md), as it is and with its patches, and
 checks that these keep what patches/README.md says they keep:
@@ -30,6 +30,9 @@ checks that these keep what patches/README.md says they keep:
                   (default build/check-ceres, of next build/check-ceres-next)
   --jobs N        compilers at once
   --no-suite      leave out Ceres's own tests, which take most of the time
+  --each          instead of all that: applies one patch after the other, builds
+                  Ceres with each and runs its own tests, without the generated
+                  ones of bundle adjustment, which are whole solves
 
 Without CUDA, which has no part in what is checked. The suite of next needs
 GoogleTest 1.14, which Debian 12 does not have. Ends with 77 if there is no source.
@@ -40,6 +43,7 @@ source_given=""
 work=""
 jobs=$(num_jobs)
 suite=1
+each=0
 while (($#)); do
   case "$1" in
     --ceres=*) choose_ceres "${1#*=}" ;;
@@ -53,6 +57,7 @@ while (($#)); do
       shift
       ;;
     --no-suite) suite=0 ;;
+    --each) each=1 ;;
     -h | --help)
       usage
       exit 0
@@ -108,24 +113,25 @@ unpack() {
       mkdir -p "$folder"
       tar -xf "$CERES_SOURCE" -C "$folder" --strip-components=1
     fi
-    if is_next && [[ "$name" == stock ]]; then complete_next "$folder"; fi
+    if is_next && [[ "$name" != patched ]]; then complete_next "$folder"; fi
     echo "$key" >"$work/$name/key"
   fi
 }
 
-# build_library NAME TESTING: libceres, installed in $work/NAME/install.
+# build_library NAME TESTING [OPTION...]: libceres, installed in $work/NAME/install.
 build_library() {
-  local folder="$work/$1" options=(-DSCHUR_SPECIALIZATIONS=ON -DSUITESPARSE=ON
+  local folder="$work/$1" testing="$2" options=(-DSCHUR_SPECIALIZATIONS=ON -DSUITESPARSE=ON
     -DLAPACK=ON -DUSE_CUDA=OFF -DMINIGLOG=OFF -DGFLAGS=ON)
   ! is_next || options=(-DWITH_SCHUR_SPECIALIZATIONS=ON -DWITH_SUITESPARSE=ON
     -DWITH_LAPACK=ON -DWITH_CUDA=OFF -DABSL_BUILD_MONOLITHIC_SHARED_LIBS=ON)
+  shift 2
   rm -rf "$folder/install"
   # With && because callers look at the status, which switches off errexit.
   cmake -G Ninja -S "$folder/source" -B "$folder/build" \
     -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
     "${options[@]}" -DBUILD_EXAMPLES=OFF -DBUILD_BENCHMARKS=OFF \
-    "-DBUILD_TESTING=$2" "-DCMAKE_INSTALL_PREFIX=$folder/install" \
-    -DCMAKE_INSTALL_LIBDIR=lib "${launcher[@]}" &&
+    "-DBUILD_TESTING=$testing" "-DCMAKE_INSTALL_PREFIX=$folder/install" \
+    -DCMAKE_INSTALL_LIBDIR=lib "${launcher[@]}" "$@" &&
     cmake --build "$folder/build" -j "$jobs" --target ceres &&
     cmake --install "$folder/build"
 }
@@ -142,7 +148,7 @@ check() {
   fi
 }
 
-# Those that 0007-jets-for-cuda changes and the one that it adds.
+# Those that 0005-jets-for-cuda changes and the one that it adds.
 check_headers() {
   local name header others=()
   for header in jet.h rotation.h jet_traits.h port.h math.h; do
@@ -213,40 +219,67 @@ check_results_two_threads() {
       END { exit failed || NR == 0 }'
 }
 
-check_suite() {
-  run_logged "$work/log/suite-build.log" "building Ceres's own tests" \
-    cmake --build "$work/patched/build" -j "$jobs"
+# run_suite NAME: builds and runs Ceres's own tests in $work/NAME.
+run_suite() {
+  run_logged "$work/log/$1-suite-build.log" "building Ceres's own tests" \
+    cmake --build "$work/$1/build" -j "$jobs"
   local status=0
-  ctest --test-dir "$work/patched/build" -j "$jobs" \
-    >"$work/log/suite.log" 2>&1 </dev/null || status=$?
-  sed -n '/tests passed/,/Total Test time/p' "$work/log/suite.log"
+  ctest --test-dir "$work/$1/build" -j "$jobs" \
+    >"$work/log/$1-suite.log" 2>&1 </dev/null || status=$?
+  sed -n '/tests passed/,/Total Test time/p' "$work/log/$1-suite.log"
   if ((status != 0)); then
-    sed -n '/The following tests FAILED/,$p' "$work/log/suite.log"
+    sed -n '/The following tests FAILED/,$p' "$work/log/$1-suite.log"
     return 1
   fi
 }
 
-for name in stock patched; do
-  unpack "$name" >"$work/log/$name-unpack.log"
-done
-testing=OFF
-((suite == 0)) || testing=ON
-say "building stock and patched Ceres in $work"
-build_library stock OFF >"$work/log/stock-build.log" 2>&1 </dev/null ||
-  die "building stock Ceres failed, see $work/log/stock-build.log"
-build_library patched "$testing" >"$work/log/patched-build.log" 2>&1 </dev/null ||
-  die "building patched Ceres failed, see $work/log/patched-build.log"
-run_logged "$work/log/comparison.log" "building the comparison program" \
-  cmake -G Ninja -S "$ROOT/tests/patches/stock_comparison" \
-  -B "$work/comparison" -DCMAKE_BUILD_TYPE=Release \
-  "-DCeres_DIR=$work/stock/install/lib/cmake/Ceres"
-run_logged "$work/log/comparison.log" "building the comparison program" \
-  cmake --build "$work/comparison" -j "$jobs"
+# check_one_more PATCH: the tree of $work/each with it. Compiled a dozen times, so
+# with little optimisation and few Schur solvers.
+check_one_more() {
+  patch -d "$work/each/source" -p1 --fuzz=0 --forward --no-backup-if-mismatch \
+    -i "$CERES_PATCHES/$1" >"$work/log/each-patch.log" &&
+    build_library each ON -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" \
+      >"$work/log/each-${1%%-*}-build.log" 2>&1 </dev/null &&
+    run_suite each
+}
 
-check "public headers" check_headers
-check "exported symbols" check_symbols
-check "results on one thread" check_results_one_thread
-check "results on two threads" check_results_two_threads
-((suite == 0)) || check "Ceres's own tests" check_suite
+check_each() {
+  rm -rf "$work/each/key"
+  unpack each >"$work/log/each-unpack.log"
+  keep_schur_sizes "$work/each/source"
+  sed -i '/add_subdirectory(generated_bundle_adjustment_tests)/d' \
+    "$work/each/source/internal/ceres/CMakeLists.txt"
+  local patch
+  for patch in $(series); do
+    check "Ceres's own tests with $patch" check_one_more "$patch"
+  done
+}
+
+check_series() {
+  local name testing=OFF
+  for name in stock patched; do
+    unpack "$name" >"$work/log/$name-unpack.log"
+  done
+  ((suite == 0)) || testing=ON
+  say "building stock and patched Ceres in $work"
+  build_library stock OFF >"$work/log/stock-build.log" 2>&1 </dev/null ||
+    die "building stock Ceres failed, see $work/log/stock-build.log"
+  build_library patched "$testing" >"$work/log/patched-build.log" 2>&1 </dev/null ||
+    die "building patched Ceres failed, see $work/log/patched-build.log"
+  run_logged "$work/log/comparison.log" "building the comparison program" \
+    cmake -G Ninja -S "$ROOT/tests/patches/stock_comparison" \
+    -B "$work/comparison" -DCMAKE_BUILD_TYPE=Release \
+    "-DCeres_DIR=$work/stock/install/lib/cmake/Ceres"
+  run_logged "$work/log/comparison.log" "building the comparison program" \
+    cmake --build "$work/comparison" -j "$jobs"
+
+  check "public headers" check_headers
+  check "exported symbols" check_symbols
+  check "results on one thread" check_results_one_thread
+  check "results on two threads" check_results_two_threads
+  ((suite == 0)) || check "Ceres's own tests" run_suite patched
+}
+
+if ((each)); then check_each; else check_series; fi
 ((${#failed[@]} == 0)) || die "failed: ${failed[*]}"
 say "the patches keep what they promise"

@@ -3,8 +3,8 @@
 #
 # patch_series_test.sh PATCHES SOURCE
 #
-# The series in the folder PATCHES is complete, each patch says what it is for,
-# and all apply in order to SOURCE, the pristine Ceres that they are for as an
+# The series in the folder PATCHES is complete, each patch says what it is for and what
+# tests it, and all apply in order to SOURCE, the pristine Ceres that they are for as an
 # archive or a folder, with neither fuzz nor offset. Ends with 77 if there is no SOURCE.
 set -euo pipefail
 patches="$1"
@@ -22,7 +22,7 @@ mapfile -t series < <(sed -e 's/#.*//' -e 's/[[:space:]]*$//' \
   cd "$patches" && printf '%s\n' *.patch | sort
 )" ]] || fail "$patches/series doesn't list all patches"
 for patch in "${series[@]}"; do
-  for field in Subject Why What Upstream; do
+  for field in Subject Why What Test Upstream; do
     sed '/^---$/q' "$patches/$patch" | grep -q "^$field: ." ||
       fail "$patch: no \"$field:\" in its header"
   done
@@ -47,5 +47,12 @@ for patch in "${series[@]}"; do
     -i "$patches/$patch" >"$work/log" 2>&1 ||
     fail "$patch does not apply: $(cat "$work/log")"
   ! grep -E 'fuzz|offset' "$work/log" || fail "$patch applies, but not exactly"
+done
+here=$(dirname "${BASH_SOURCE[0]}")
+for patch in "${series[@]}"; do
+  while read -r name; do
+    [[ -f "$here/$name.cc" || -f "$work/internal/ceres/$name.cc" ]] ||
+      fail "$patch names $name, which is neither in tests/patches nor Ceres's own"
+  done < <(sed -n 's/^Test: //p' "$patches/$patch" | grep -oE '[a-z_]+_test')
 done
 echo "${#series[@]} patches apply to $source"
