@@ -215,10 +215,15 @@ class PositionsTest : public ::testing::TestWithParam<DeviceType> {
   static std::vector<ceres::Solver::Summary> SolveNearby(const Make& make,
                                                          const Solve& solve) {
     std::vector<ceres::Solver::Summary> summaries;
-    for (const double rounding : {0.0, 1e-15, 3e-15, -1e-15, 1e-14}) {
+    std::mt19937 random(1);
+    std::normal_distribution<double> normal;
+    for (const double rounding :
+         {0.0, 1e-15, 1e-15, 6e-15, 6e-15, 1e-14, 3e-14, 3e-14}) {
       auto of = make();
-      for (double& value : of.centers) {
-        value *= 1.0 + rounding;
+      for (auto* values : {&of.centers, &of.points, &of.scales}) {
+        for (double& value : *values) {
+          value *= 1.0 + rounding * normal(random);
+        }
       }
       solve(&of, &summaries.emplace_back());
     }
