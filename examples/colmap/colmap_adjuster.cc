@@ -517,7 +517,9 @@ ExitCode Run() {
                 "sensors, found " +
                     FLAGS_input_path);
   }
-  if (const std::string pole = FindPole(model); !pole.empty()) {
+  if (const std::string pole =
+          FindPole(model, options.problem.min_track_length);
+      !pole.empty()) {
     return Fail(bal::EXIT_INPUT, FLAGS_input_path + ": " + pole);
   }
   options.problem.fix_gauge = !survey.has_control();

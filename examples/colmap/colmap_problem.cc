@@ -232,24 +232,27 @@ void PointInCamera(const Image& image, const double* xyz, double* in_camera) {
 
 }  // namespace
 
-std::string FindPole(const Model& model) {
+std::string FindPole(const Model& model, int min_track_length) {
   for (const Image& image : model.images) {
     const Camera& camera = model.cameras[image.camera];
     if (camera.model->id != EquirectangularCamera::kModelId) {
       continue;
     }
     for (int64_t k = image.points2d_begin; k < image.points2d_end; ++k) {
-      const int32_t point = model.point_index[k];
-      double in_camera[3];
-      double pixel[2];
-      if (point < 0) {
+      if (model.point_index[k] < 0) {
         continue;
       }
-      PointInCamera(image, model.points[point].xyz, in_camera);
+      const Point3D& point = model.points[model.point_index[k]];
+      if (point.track_end - point.track_begin < min_track_length) {
+        continue;
+      }
+      double in_camera[3];
+      double pixel[2];
+      PointInCamera(image, point.xyz, in_camera);
       if (std::isfinite(in_camera[0] + in_camera[1] + in_camera[2]) &&
           !EquirectangularCamera::ImgFromCam(camera.params, in_camera, pixel)) {
-        return "point " + std::to_string(model.points[point].id) +
-               " in image " + std::to_string(image.id) + " (" + image.name +
+        return "point " + std::to_string(point.id) + " in image " +
+               std::to_string(image.id) + " (" + image.name +
                "): expected a point off the vertical axis of its "
                "EQUIRECTANGULAR camera " +
                std::to_string(camera.id) +

@@ -87,9 +87,10 @@ struct ProblemSelection {
 };
 
 // Names an observation at a pole of an EQUIRECTANGULAR camera, which no problem
-// may have: its evaluation fails. Empty if there is none. Poses of all images
+// may have: its evaluation fails. Points of fewer observations than
+// min_track_length are left out. Empty if there is none. Poses of all images
 // are up to date (SetPosesOfSensors).
-std::string FindPole(const Model& model);
+std::string FindPole(const Model& model, int min_track_length);
 
 // Adds a residual block per 2D point that sees a point. It has 2 residuals in
 // pixels, differentiated by ceres::Jet, or 0 if the point is behind the camera.

@@ -501,7 +501,9 @@ nb::tuple AdjustModel(ColmapModel* model,
                        std::to_string(found->second.size()));
     }
   }
-  if (const std::string pole = colmap::FindPole(m); !pole.empty()) {
+  if (const std::string pole =
+          colmap::FindPole(m, problem_options.min_track_length);
+      !pole.empty()) {
     throw ValueError(pole);
   }
   SolverOptions options = given;

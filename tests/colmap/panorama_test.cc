@@ -213,11 +213,11 @@ void MovePointToPole(double height, Model* model) {
 
 TEST(Panorama, NamesAPointAtAPole) {
   const Model truth = MakeTruth();
-  EXPECT_EQ(FindPole(truth), "");
+  EXPECT_EQ(FindPole(truth, 0), "");
   for (const double height : {4.0, -0.5}) {
     Model model = truth;
     MovePointToPole(height, &model);
-    EXPECT_EQ(FindPole(model),
+    EXPECT_EQ(FindPole(model, 0),
               "point 4 in image 6 (panorama6.jpg): expected a point off the "
               "vertical axis of its EQUIRECTANGULAR camera 7, found one at a "
               "pole, where x has no derivative");
@@ -225,11 +225,14 @@ TEST(Panorama, NamesAPointAtAPole) {
     for (int k = 0; k < 4; ++k) {
       model.images.back().pose[k] *= 1.5;
     }
-    EXPECT_THAT(FindPole(model), HasSubstr("point 4 in image 6"));
+    EXPECT_THAT(FindPole(model, 0), HasSubstr("point 4 in image 6"));
     // Not in the problem.
+    model.points[3].track_end = model.points[3].track_begin + 6;
+    EXPECT_THAT(FindPole(model, 6), HasSubstr("point 4 in image 6"));
+    EXPECT_EQ(FindPole(model, 7), "");
     model.point_index[static_cast<size_t>(model.images.back().points2d_begin) +
                       3] = -1;
-    EXPECT_EQ(FindPole(model), "");
+    EXPECT_EQ(FindPole(model, 0), "");
   }
 }
 
