@@ -395,6 +395,17 @@ TEST(AllSolvers, CudaSparseIsRefusedByName) {
       ext_options.device = DEVICE_HOST;
       Summary summary;
       Solve(options, ext_options, problem.get(), &summary);
+#if defined(CERES_EXT_CERES_HAS_ABSEIL)
+      // Without cuDSS, with which scripts/setup does not build it, the next
+      // Ceres refuses the options before it asks any plugin.
+      if (type == ceres::SPARSE_NORMAL_CHOLESKY ||
+          type == ceres::SPARSE_SCHUR) {
+        EXPECT_EQ(summary.termination_type, ceres::FAILURE);
+        EXPECT_NE(summary.message.find("was not enabled"), std::string::npos)
+            << summary.message;
+        continue;
+      }
+#endif
       if (is_own) {
         EXPECT_EQ(summary.path, PATH_FULL) << summary.path_reason;
         EXPECT_TRUE(summary.IsSolutionUsable()) << summary.message;

@@ -240,6 +240,16 @@ std::vector<int64_t> InProcess(int64_t num_values, Function&& fn) {
   return values;
 }
 
+#if defined(CERES_EXT_CERES_HAS_ABSEIL)
+// Abseil formats the messages of Ceres's loop in a destructor, which ends the
+// process where there is no memory for one.
+constexpr int kMostAborted = 1;
+constexpr int kMostAbortedOfStock = 3;
+#else
+constexpr int kMostAborted = 0;
+constexpr int kMostAbortedOfStock = 0;
+#endif
+
 class ScarceSystem : public ::testing::TestWithParam<Parameter> {
  protected:
   void SetUp() override {
@@ -280,6 +290,12 @@ class ScarceSystem : public ::testing::TestWithParam<Parameter> {
       ++counts[outcomes[i]];
       if (outcomes[i] == kLeak && GetParam().kind == Kind::kStock) {
         // Stock Ceres forgets some of what it has where it throws.
+        continue;
+      }
+      if (outcomes[i] == kAborted &&
+          counts[kAborted] <= (GetParam().kind == Kind::kStock
+                                   ? kMostAbortedOfStock
+                                   : kMostAborted)) {
         continue;
       }
       EXPECT_LE(outcomes[i], worst)
