@@ -239,6 +239,7 @@ check_one_more() {
   patch -d "$work/each/source" -p1 --fuzz=0 --forward --no-backup-if-mismatch \
     -i "$CERES_PATCHES/$1" >"$work/log/each-patch.log" &&
     build_library each ON -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" \
+      "-DCMAKE_UNITY_BUILD=$(is_next && echo ON || echo OFF)" \
       >"$work/log/each-${1%%-*}-build.log" 2>&1 </dev/null &&
     run_suite each
 }

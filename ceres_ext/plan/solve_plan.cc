@@ -167,6 +167,16 @@ bool AreGeneral(const RowFacts& rows) {
                                  rows.num_observations + rows.num_other_rows;
 }
 
+// True if a factor of S takes a small part of what a dense one does: then few
+// blocks divide S, as those of a path, a ring or a grid do, which PCG crosses
+// block by block.
+bool HasSmallSeparators(const RowFacts& rows) {
+  constexpr double kMostOfDense = 0.1;
+  const auto n = static_cast<double>(rows.num_other_columns);
+  return rows.factor.num_tiles > 0.0 &&
+         rows.factor.sparse.num_flops < kMostOfDense * n * n * n / 3.0;
+}
+
 // Chooses exact steps in place of PCG, or beside it: what these cost; 0 if
 // there are none.
 ExactStepCost ChooseSolver(const PlanRequest& request,
@@ -186,14 +196,22 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   // step of 2,500 poses is taken to cost some 150, they take 0.11 s for PCG's
   // 0.16, and 1,000 cameras end at 16 and 45 in 0.9 and 1.1 s
   // (docs/measurements/maps.md). If blocks are eliminated within rows, an exact
-  // step of 10,000 cameras costs about 180 iterations on a device.
+  // step of 10,000 cameras costs about 180 iterations on a device. Where PCG
+  // replaces a factorisation, and so is accurate, and S has small separators,
+  // graphs of poses on the host take 0.7, 0.55 and 0.75 times as long by exact
+  // steps that cost 43, 94 and 104 iterations, and 1.2 times by one of 212;
+  // pairs of 600 rotations at random, whose factor is dense, 2.6 times.
   const bool is_general = AreGeneral(rows);
   const bool takes_many = rows.has_private || (is_general && plan->on_device);
+  const bool is_divided =
+      is_general && request.replaces_factorization && HasSmallSeparators(rows);
   const double few_iterations = takes_many        ? 200.0
+                                : is_divided      ? 150.0
                                 : is_general      ? 40.0
                                 : plan->on_device ? 35.0
                                                   : 12.0;
   const double few_with_setup = takes_many        ? 250.0
+                                : is_divided      ? 190.0
                                 : is_general      ? 50.0
                                 : plan->on_device ? 45.0
                                                   : 25.0;

@@ -304,7 +304,7 @@ void CountCouplings(const ProblemStructure& structure,
   // More take longer than a few steps of PCG, and the estimate without it will
   // do.
   constexpr int64_t kMostColumns = 1 << 15;
-  constexpr int64_t kMostBlocks = 1 << 12;
+  constexpr int64_t kMostBlocks = 1 << 14;
   constexpr double kMostCouplingsOfRow = 16.0;
   int64_t num_blocks_of_s = 0;
   for (const BlockTable& table : structure.f) {

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Building a problem in the patched Ceres, whose parameter blocks are found without
-// the map.
+// Building a problem in the patched Ceres, whose parameter blocks are found
+// without the map.
 
 #include <algorithm>
 #include <random>
