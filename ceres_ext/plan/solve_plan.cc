@@ -196,7 +196,7 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   // step of 2,500 poses is taken to cost some 150, they take 0.11 s for PCG's
   // 0.16, and 1,000 cameras end at 16 and 45 in 0.9 and 1.1 s
   // (docs/measurements/maps.md). If blocks are eliminated within rows, an exact
-  // step of 10,000 cameras costs about 180 iterations on a device. Where PCG
+  // step of 10,000 cameras costs about 180 iterations on a device. If PCG
   // replaces a factorisation, and so is accurate, and S has small separators,
   // graphs of poses on the host take 0.7, 0.55 and 0.75 times as long by exact
   // steps that cost 43, 94 and 104 iterations, and 1.2 times by one of 212;
