@@ -186,7 +186,7 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
                            SolvePlan* plan) {
   // An exact step that costs fewer iterations than these is taken outright: for
   // most steps PCG takes more, or on a device it comes to the end no sooner
-  // (docs/measurements/everyday.md). few_with_setup: the same with its share,
+  // (docs/measurements/everyday.md). few.with_setup: the same with its share,
   // of some ten steps, of the set-up of S as a matrix. One that costs more than
   // the last number would wait for many steps of PCG at their limit.
   // Rows of any shape take more: positions by directions (30 cameras, nine
@@ -205,16 +205,15 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   const bool takes_many = rows.has_private || (is_general && plan->on_device);
   const bool is_divided =
       is_general && request.replaces_factorization && HasSmallSeparators(rows);
-  const double few_iterations = takes_many        ? 200.0
-                                : is_divided      ? 150.0
-                                : is_general      ? 40.0
-                                : plan->on_device ? 35.0
-                                                  : 12.0;
-  const double few_with_setup = takes_many        ? 250.0
-                                : is_divided      ? 190.0
-                                : is_general      ? 50.0
-                                : plan->on_device ? 45.0
-                                                  : 25.0;
+  struct Few {
+    double iterations;
+    double with_setup;
+  };
+  const Few few = takes_many        ? Few{200.0, 250.0}
+                  : is_divided      ? Few{150.0, 190.0}
+                  : is_general      ? Few{40.0, 50.0}
+                  : plan->on_device ? Few{35.0, 45.0}
+                                    : Few{12.0, 25.0};
   constexpr double kSteps = 10.0;
   constexpr double kManyIterations = 1e4;
   plan->linear_solver_type = request.solver_options.linear_solver_type;
@@ -226,8 +225,8 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
   }
   const ExactStepCost cost =
       EstimateExactStepCost(WorkOf(request, rows), rates, plan->on_device);
-  if (cost.step < few_iterations &&
-      cost.step + cost.setup / kSteps < few_with_setup) {
+  if (cost.step < few.iterations &&
+      cost.step + cost.setup / kSteps < few.with_setup) {
     plan->linear_solver_type = ceres::DENSE_SCHUR;
     plan->notes.emplace_back(
         "linear_solver = auto takes exact steps, which should be faster than "

@@ -8,22 +8,11 @@
 #include <vector>
 
 #include "ceres/problem.h"
-#include "ceres/sized_cost_function.h"
 #include "gtest/gtest.h"
+#include "tests/patches/difference_cost_function.h"
 
 namespace ceres_ext {
 namespace {
-
-// r = a(0) - 2 b(0), of blocks of 3 and 2 values.
-class Difference final : public ceres::SizedCostFunction<1, 3, 2> {
- public:
-  bool Evaluate(double const* const* parameters,
-                double* residuals,
-                double** /*jacobians*/) const override {
-    residuals[0] = parameters[0][0] - 2.0 * parameters[1][0];
-    return true;
-  }
-};
 
 TEST(BuildingAProblem, FindsBlocksThatWereRemovedAndAddedAgain) {
   constexpr int kNum = 5000;

@@ -22,9 +22,9 @@
 #include "ceres/problem_impl.h"
 #include "ceres/program.h"
 #include "ceres/residual_block.h"
-#include "ceres/sized_cost_function.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/patches/difference_cost_function.h"
 
 namespace ceres_ext {
 namespace {
@@ -38,17 +38,6 @@ using ::testing::HasSubstr;
 // More than several tasks' worth (4096 blocks each), and no multiple of it.
 constexpr int kNumBlocks = 21001;
 constexpr int kNumRows = 40003;
-
-// r = a(0) - 2 b(0), of blocks of 3 and 2 values.
-class Difference final : public ceres::SizedCostFunction<1, 3, 2> {
- public:
-  bool Evaluate(double const* const* parameters,
-                double* residuals,
-                double** /*jacobians*/) const override {
-    residuals[0] = parameters[0][0] - 2.0 * parameters[1][0];
-    return true;
-  }
-};
 
 enum class Fixed { kNothing, kSome, kLate, kAll };
 
