@@ -96,6 +96,9 @@ def solve_by_program(job, flags, is_stock=False):
   if is_model:
     most, read, write = 'max_num_iterations', '--input_path=', '--output_path='
 
+  # CHOLMOD's many small products take OpenBLAS 25 times as long on eight threads.
+  environment = dict(os.environ, OPENBLAS_NUM_THREADS='1')
+
   def run(iterations, name_of_state):
     path = os.path.join(job.folder, name_of_state + ('' if is_model else '.npz'))
     report = os.path.join(job.folder, name_of_state + '.json')
@@ -105,7 +108,7 @@ def solve_by_program(job, flags, is_stock=False):
         [job.programs[name], read + job.problem, write + path,
          '--report_json=' + report, f'--{most}={iterations}',
          f'--num_threads={job.threads}', f'--max_solver_time={job.seconds}', *flags],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode not in (0, 3) or not os.path.exists(report):
       lines = done.stderr.strip().splitlines()
       raise RuntimeError(lines[-1] if lines else f'exit code {done.returncode}')

@@ -12,5 +12,7 @@ main({'name': 'ceres_ext', 'packages': [], 'kinds': ['bal', 'colmap', *SMALL],
           'cuda': {'device': 'cuda', 'flags': ['--device=cuda'], 'kinds': SMALL},
           'host': {'device': 'host', 'flags': ['--device=host']},
           # Almost Gauss-Newton: a graph of poses starts close to a minimum.
-          'best': {'device': 'auto', 'kinds': ['poses'], 'radius': 1e8, 'flags': []}}},
+          'best': {'device': 'cuda', 'kinds': ['poses'], 'radius': 1e8,
+                   'flags': ['--device=cuda', '--linear_solver=iterative_schur',
+                             '--preconditioner=schur_jacobi']}}},
      lambda job: solve_by_program(job, job.setting['flags']))
