@@ -3,6 +3,7 @@
 #include "ceres_ext/plan/device_choice.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +11,7 @@
 
 #include "ceres_ext/base/ceres_version.h"
 #include "ceres_ext/base/machines.h"
+#include "ceres_ext/base/scoped_seconds.h"
 #include "ceres_ext/import/batch_models.h"
 #include "ceres_ext/plan/kept_rates.h"
 #include "ceres_ext/solver/cholesky/factorization_cost.h"
@@ -425,7 +427,9 @@ std::string WhyHost(const SolveWork& work, const DeviceState& state) {
   return why;
 }
 
-std::string WhyHost(const SolveWork& given_work, const Options& options) {
+std::string WhyHost(const SolveWork& given_work,
+                    const Options& options,
+                    double* start_seconds) {
   if constexpr (kHasCuda) {
     SolveWork work = given_work;
     if (work.num_threads > 1) {
@@ -445,8 +449,13 @@ std::string WhyHost(const SolveWork& given_work, const Options& options) {
       }
     }
     // Starts the driver, but makes no context.
+    const Clock clock;
     if (kernels::NumCudaDevices(nullptr) > 0) {
       state.rates = RatesOf(options);
+      static std::atomic<bool> is_started{false};
+      if (!is_started.exchange(true) && start_seconds != nullptr) {
+        *start_seconds += clock.seconds();
+      }
       return WhyHost(work, state);
     }
   }

@@ -110,8 +110,12 @@ std::string WhyHost(const SolveWork& work, const DeviceState& state);
 
 // The same with the state of the options' device, or kNoCudaDriver, and no more
 // threads than processors that the process may use. If the host is faster in
-// any case, it does not start CUDA and does not load a driver.
-std::string WhyHost(const SolveWork& work, const Options& options);
+// any case, it does not start CUDA and does not load a driver. *start_seconds:
+// adds how long the driver takes to start, which it does once in a process; may
+// be null.
+std::string WhyHost(const SolveWork& work,
+                    const Options& options,
+                    double* start_seconds = nullptr);
 
 // The reason why a device can't factorise in the way that is asked for, for
 // want of a library, a clause; empty if it can.

@@ -392,13 +392,13 @@ std::string KnownFacts::WhyNoDevice() const {
         AsReason(kept_->GetDevice(options_, num_threads_, &device_));
   }
   if (!has_context && why_no_device_.empty()) {
-    context_seconds_ = seconds;
+    context_seconds_ += seconds;
   }
   return why_no_device_;
 }
 
 std::string KnownFacts::WhyHost(const SolveWork& work) const {
-  return ceres_ext::WhyHost(work, options_);
+  return ceres_ext::WhyHost(work, options_, &context_seconds_);
 }
 
 std::string KnownFacts::WhyNoFactorization(SchurFactorizationType type) const {
