@@ -224,6 +224,8 @@ run_suite() {
   run_logged "$work/log/$1-suite-build.log" "building Ceres's own tests" \
     cmake --build "$work/$1/build" -j "$jobs"
   local status=0
+  # The tests of next look for their data beside the build folder.
+  ! is_next || ln -sfn source/data "$work/$1/data"
   ctest --test-dir "$work/$1/build" -j "$jobs" \
     >"$work/log/$1-suite.log" 2>&1 </dev/null || status=$?
   sed -n '/tests passed/,/Total Test time/p' "$work/log/$1-suite.log"
