@@ -171,8 +171,8 @@ Options ExtOptions() {
   return options;
 }
 
-// The solve, of arrays by this library, of `stock` otherwise. values: those that
-// it changes.
+// The solve, of arrays by this library, of `stock` otherwise. values: those
+// that it changes.
 void SolveFrom(const std::vector<std::vector<double>*>& values,
                ceres::Solver::Options options,
                ArrayProblem* arrays,
