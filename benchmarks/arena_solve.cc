@@ -184,17 +184,21 @@ void SolveFrom(const std::vector<std::vector<double>*>& values,
     ceres::Solve(options, stock, &summary);
   } else {
     std::vector<std::vector<double>> start;
+    start.reserve(values.size());
     for (const std::vector<double>* one : values) {
       start.push_back(*one);
     }
-    Summary first;
-    Solve(options, ExtOptions(), arrays, &first);
-    for (size_t i = 0; i < values.size(); ++i) {
-      std::copy(start[i].begin(), start[i].end(), values[i]->begin());
-    }
     Solve(options, ExtOptions(), arrays, &summary);
-    result->context_seconds = std::max(
-        0.0, first.total_time_in_seconds - summary.total_time_in_seconds);
+    if (summary.device.rfind("host", 0) != 0) {
+      const double first = summary.total_time_in_seconds;
+      for (size_t i = 0; i < values.size(); ++i) {
+        std::copy(start[i].begin(), start[i].end(), values[i]->begin());
+      }
+      summary = Summary();
+      Solve(options, ExtOptions(), arrays, &summary);
+      result->context_seconds =
+          std::max(0.0, first - summary.total_time_in_seconds);
+    }
     result->is_whole = summary.path == PATH_FULL;
     result->reason = summary.path_reason;
     result->device = summary.device;
