@@ -180,6 +180,7 @@ void SolveFrom(const std::vector<std::vector<double>*>& values,
                Result* result) {
   options.max_solver_time_in_seconds = FLAGS_max_solver_time;
   Summary summary;
+  double before = 0.0;  // of the start of CUDA, which the iterations don't have
   if (IsStock()) {
     ceres::Solve(options, stock, &summary);
   } else {
@@ -189,6 +190,7 @@ void SolveFrom(const std::vector<std::vector<double>*>& values,
       start.push_back(*one);
     }
     Solve(options, ExtOptions(), arrays, &summary);
+    result->context_seconds = summary.context_time_in_seconds;
     if (summary.device.rfind("host", 0) != 0) {
       const double first = summary.total_time_in_seconds;
       for (size_t i = 0; i < values.size(); ++i) {
@@ -196,8 +198,8 @@ void SolveFrom(const std::vector<std::vector<double>*>& values,
       }
       summary = Summary();
       Solve(options, ExtOptions(), arrays, &summary);
-      result->context_seconds =
-          std::max(0.0, first - summary.total_time_in_seconds);
+      before = std::max(0.0, first - summary.total_time_in_seconds);
+      result->context_seconds = before;
     }
     result->is_whole = summary.path == PATH_FULL;
     result->reason = summary.path_reason;
@@ -210,9 +212,7 @@ void SolveFrom(const std::vector<std::vector<double>*>& values,
   for (const ceres::IterationSummary& one : summary.iterations) {
     if (one.step_is_successful) {
       result->AddIteration(
-          one.iteration,
-          one.cost,
-          one.cumulative_time_in_seconds + result->context_seconds);
+          one.iteration, one.cost, one.cumulative_time_in_seconds + before);
     }
   }
 }

@@ -110,9 +110,9 @@ std::string WhyHost(const SolveWork& work, const DeviceState& state);
 
 // The same with the state of the options' device, or kNoCudaDriver, and no more
 // threads than processors that the process may use. If the host is faster in
-// any case, it does not start CUDA and does not load a driver. *start_seconds:
-// adds how long the driver takes to start, which it does once in a process; may
-// be null.
+// any case, it does not start CUDA and does not load a driver. Adds to
+// *start_seconds how long it takes to start the driver and find the device's
+// rates, once in a process; it may be null.
 std::string WhyHost(const SolveWork& work,
                     const Options& options,
                     double* start_seconds = nullptr);
