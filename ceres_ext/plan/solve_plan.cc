@@ -460,6 +460,13 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
     // (docs/measurements/preconditioners.md).
     plan.step.num_first_steps = 4;
     plan.step.min_num_first_iterations = 10;
+    // A program that asks for exact steps has these. Losses hold outliers, and
+    // steps are rejected for other reasons: loose ones have then ended at 0.986
+    // to 1.05 times the cost.
+    if (!request.replaces_factorization && !AreGeneral(rows) &&
+        !rows.has_losses) {
+      plan.step.num_loose_steps = 8;
+    }
   }
   plan.step.sums_pairs = rows.rows_repeat && !plan.recomputed;
   plan.step.may_be_small =
