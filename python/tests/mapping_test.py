@@ -162,8 +162,23 @@ def test_bounds_and_priors_of_cameras(shared, tmp_path):
         shared, tmp_path / "bounds", bound_intrinsics=True, max_focal_length_ratio=limit
     )
     assert models[0].camera(1).params[0] <= limit * side
-    with pytest.raises(ValueError, match="max_extra_param: expected a number above 0"):
+    arguments = [
+        f"--database_path={shared}",
+        f"--image_path={shared.parent}",
+        f"--output_path={tmp_path / 'command'}",
+        "--device=HOST",
+        "--option=extract_colors=false",
+        "--bound_intrinsics",
+        f"--max_focal_length_ratio={limit!r}",
+    ]
+    assert run(COMMAND, *arguments).returncode == 0
+    assert bits(tmp_path / "command" / "0") == bits(tmp_path / "bounds" / "0")
+    message = "max_extra_param: expected a number above 0"
+    with pytest.raises(ValueError, match=message):
         mapped(shared, tmp_path / "none", max_extra_param=0.0)
+    done = run(COMMAND, *arguments, "--max_extra_param=0")
+    assert done.returncode == 2
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize("max_points2d", [0, 10**6])

@@ -8,6 +8,7 @@ import importlib
 import sys
 import typing
 
+from .adjustment import INTRINSICS_FIELDS
 from .global_mapper import global_mapping
 from .mapper import incremental_mapping
 from .mapping_report import MappingReport
@@ -60,6 +61,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--refine_antenna_offset", action="store_true", help="estimate this place"
     )
+    for name in INTRINSICS_FIELDS:
+        if name == "bound_intrinsics":
+            parser.add_argument(
+                f"--{name}", action="store_true", help="refine them within limits"
+            )
+        else:
+            kind = "soft prior" if name.endswith("_weight") else "limit"
+            parser.add_argument(
+                f"--{name}",
+                type=float,
+                help=f"{kind} of intrinsics, as in ceres_ext.colmap.bundle_adjustment",
+            )
     parser.add_argument("--device", default="AUTO", help="AUTO, HOST or CUDA")
     parser.add_argument("--num_threads", type=int, default=-1)
     parser.add_argument("--quiet", action="store_true")
@@ -133,10 +146,19 @@ def main(arguments: list[str] | None = None) -> int:
         options.num_threads = given.num_threads
         for assignment in given.option:
             _set_field(options, assignment)
+        values = {
+            name: value
+            for name in INTRINSICS_FIELDS
+            if (value := getattr(given, name)) not in (None, False)
+        }
         paths = (given.database_path, given.image_path, given.output_path)
         if is_global:
             models = global_mapping(
-                *paths, options, mapping_report=report, device=given.device
+                *paths,
+                options,
+                mapping_report=report,
+                device=given.device,
+                **values,
             )
         else:
             models = incremental_mapping(
@@ -149,6 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
                 antenna_offset=_numbers(given.antenna_offset),
                 refine_antenna_offset=given.refine_antenna_offset,
                 device=given.device,
+                **values,
             )
         if given.html:
             report.write_html(given.html)
