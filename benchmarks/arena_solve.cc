@@ -128,6 +128,8 @@ struct Result {
   std::vector<std::pair<const char*, int64_t>> arrays;
   double build_seconds = 0.0;
   double context_seconds = 0.0;
+  int64_t num_pcg_iterations = 0;
+  int64_t num_exact_steps = 0;
   bool is_usable = false;
   std::string message;
   // Not a number if it is not that of the audit.
@@ -191,6 +193,8 @@ void SolveFrom(const std::vector<std::vector<double>*>& values,
     }
     Solve(options, ExtOptions(), arrays, &summary);
     result->context_seconds = summary.context_time_in_seconds;
+    result->num_pcg_iterations = summary.num_pcg_iterations;
+    result->num_exact_steps = summary.num_exact_steps;
     if (summary.device.rfind("host", 0) != 0) {
       const double first = summary.total_time_in_seconds;
       for (size_t i = 0; i < values.size(); ++i) {
@@ -614,6 +618,8 @@ void Write(const Result& result, double read_seconds, Arrays* arrays) {
                          {"path_reason", result.reason},
                          {"device", result.device},
                          {"method", result.method},
+                         {"pcg_iterations", result.num_pcg_iterations},
+                         {"exact_steps", result.num_exact_steps},
                          {"context_time_in_seconds", result.context_seconds}}},
                        {"iterations", result.iterations}};
   if (!bal::WriteNpz(FLAGS_output, out, &error) ||

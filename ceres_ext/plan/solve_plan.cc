@@ -23,6 +23,20 @@ bool MayFactorize(const PlanRequest& request) {
          !request.solver_options.use_explicit_schur_complement;
 }
 
+// True if inexact steps go astray: most rows are of any shape, or have scales
+// of their own.
+bool AreGeneral(const RowFacts& rows) {
+  return rows.has_private || 2 * rows.num_general_rows >
+                                 rows.num_observations + rows.num_other_rows;
+}
+
+// True if PCG that this library chooses takes the place of a factorisation of
+// such rows: its steps are accurate.
+bool IsAccurate(const PlanRequest& request, const RowFacts& rows) {
+  return request.replaces_factorization && AreGeneral(rows) &&
+         request.options.linear_solver == LINEAR_SOLVER_AUTO;
+}
+
 SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
   SolveWork work = EstimateWork(rows.num_values,
                                 rows.num_host_values,
@@ -31,6 +45,13 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
   if (request.purpose == Purpose::kEvaluation) {
     work.num_steps = 1;
     work.num_pcg_iterations = 1;
+  } else if (IsAccurate(request, rows)) {
+    // A sphere of 10,000 poses takes 366 a step, a grid of 4,096 175
+    // (docs/measurements/arena.md).
+    constexpr int kAccurateIterations = 250;
+    work.num_pcg_iterations =
+        std::min(request.solver_options.max_linear_solver_iterations,
+                 kAccurateIterations);
   }
   work.num_general_rows = rows.num_general_rows;
   work.num_threads = request.num_threads;
@@ -159,13 +180,6 @@ std::string WhyStored(const RowFacts& rows) {
              : "";
 }
 bool NeedsStored(const RowFacts& rows) { return !WhyStored(rows).empty(); }
-
-// True if inexact steps go astray: most rows are of any shape, or have scales
-// of their own.
-bool AreGeneral(const RowFacts& rows) {
-  return rows.has_private || 2 * rows.num_general_rows >
-                                 rows.num_observations + rows.num_other_rows;
-}
 
 // True if a factor of S takes a small part of what a dense one does: then few
 // blocks divide S, as those of a path, a ring or a grid do, which PCG crosses
@@ -329,6 +343,30 @@ void ChooseCoarse(const PlanRequest& request,
   plan->step.coarse_again = cost.step;
 }
 
+// The first steps of PCG that this library chooses.
+void ChooseFirstSteps(const PlanRequest& request,
+                      const RowFacts& rows,
+                      solver::StepOptions* step) {
+  if (request.options.linear_solver != LINEAR_SOLVER_AUTO ||
+      request.options.preconditioner == PRECONDITIONER_TWO_LEVEL) {
+    return;
+  }
+  // A step of two or three iterations leaves a third of the model's gain, and
+  // the first steps decide in which valley a solve ends. With these numbers 29
+  // of 32 streets and cities end within 5e-4 of the best of four variants,
+  // without them 25, after more iterations; with eight steps 29 after as many
+  // (docs/measurements/preconditioners.md).
+  step->num_first_steps = 4;
+  step->min_num_first_iterations = 10;
+  // A program that asks for exact steps has these. Losses hold outliers, and
+  // steps are rejected for other reasons: loose ones have then ended at 0.986
+  // to 1.05 times the cost.
+  if (!request.replaces_factorization && !AreGeneral(rows) &&
+      !rows.has_losses) {
+    step->num_loose_steps = 8;
+  }
+}
+
 // Sets `recomputed`. False, with *refusal, where it is asked for and can't be.
 bool ChooseJacobian(const PlanRequest& request,
                     const ceres::Solver::Options& solver_options,
@@ -451,23 +489,7 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
   plan.step = ToStepOptions(request.options, solver_options);
   plan.step.rates = rates;
   plan.step.wants_columns = request.purpose == Purpose::kCovariance;
-  if (request.options.linear_solver == LINEAR_SOLVER_AUTO &&
-      request.options.preconditioner != PRECONDITIONER_TWO_LEVEL) {
-    // A step of two or three iterations leaves a third of the model's gain, and
-    // the first steps decide in which valley a solve ends. With these numbers
-    // 29 of 32 streets and cities end within 5e-4 of the best of four variants,
-    // without them 25, after more iterations; with eight steps 29 after as many
-    // (docs/measurements/preconditioners.md).
-    plan.step.num_first_steps = 4;
-    plan.step.min_num_first_iterations = 10;
-    // A program that asks for exact steps has these. Losses hold outliers, and
-    // steps are rejected for other reasons: loose ones have then ended at 0.986
-    // to 1.05 times the cost.
-    if (!request.replaces_factorization && !AreGeneral(rows) &&
-        !rows.has_losses) {
-      plan.step.num_loose_steps = 8;
-    }
-  }
+  ChooseFirstSteps(request, rows, &plan.step);
   plan.step.sums_pairs = rows.rows_repeat && !plan.recomputed;
   plan.step.may_be_small =
       !plan.on_device && request.purpose == Purpose::kSolve &&
@@ -499,8 +521,7 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
     // The program's eta is not meant for steps that are exact.
     plan.forcing_sequence = FORCING_SEQUENCE_MODEL_COST;
   }
-  if (request.replaces_factorization && AreGeneral(rows) &&
-      request.options.linear_solver == LINEAR_SOLVER_AUTO) {
+  if (IsAccurate(request, rows)) {
     // The same positions end at 10.3 with 0.1, 2.4 with 0.01 and 0.188, as by
     // exact steps, with 0.001.
     constexpr double kAccurate = 1e-3;

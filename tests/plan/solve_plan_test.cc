@@ -99,6 +99,21 @@ TEST_F(SolvePlanTest, TakesTheDeviceThatThereIs) {
   EXPECT_EQ(facts_.work.num_values, 24000);
 }
 
+// PCG in place of a factorisation of a graph takes long to be accurate.
+TEST_F(SolvePlanTest, TheMachineIsChosenByAccuratePcg) {
+  options().linear_solver = LINEAR_SOLVER_AUTO;
+  rows_.num_observations = rows_.num_observation_kinds = 0;
+  rows_.num_other_rows = rows_.num_general_rows = 1000;
+  Plan();
+  const int inaccurate = facts_.work.num_pcg_iterations;
+  request_.replaces_factorization = true;
+  Plan();
+  EXPECT_GT(facts_.work.num_pcg_iterations, 5 * inaccurate);
+  request_.solver_options.max_linear_solver_iterations = 7;
+  Plan();
+  EXPECT_EQ(facts_.work.num_pcg_iterations, 7);
+}
+
 // The device alone is chosen, by the number of residual blocks.
 TEST_F(SolvePlanTest, ChoosesTheDeviceOfSmallProblems) {
   request_.purpose = Purpose::kSmall;

@@ -38,9 +38,7 @@ TEST(LooseSteps, DoNotFollowALaterOne) {
   EXPECT_EQ(Loose(0, 3, "raaa"), "....");
 }
 
-TEST(LooseSteps, ComeOnce) {
-  EXPECT_EQ(Loose(4, 1, "raraa"), ".L...");
-}
+TEST(LooseSteps, ComeOnce) { EXPECT_EQ(Loose(4, 1, "raraa"), ".L..."); }
 
 }  // namespace
 }  // namespace ceres_ext::solver
