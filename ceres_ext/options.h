@@ -94,11 +94,9 @@ enum LinearSolverChoice {
   LINEAR_SOLVER_CGNR,
   // The exact steps of DENSE_SCHUR if these should be faster, otherwise
   // ITERATIVE_SCHUR with SCHUR_JACOBI, and exact steps, or TWO_LEVEL if that is
-  // cheaper, when PCG takes too many iterations. If one of the first steps of
-  // PCG is rejected, the next ones take two or three iterations each. Estimates
-  // use counts only (docs/options.md), so each run has the same steps.
-  // Summary::method has the choice and num_exact_steps the number of exact
-  // steps.
+  // cheaper, when PCG takes too many iterations. Estimates use counts only
+  // (docs/options.md), so each run has the same steps. Summary::method has the
+  // choice and num_exact_steps the number of exact steps.
   LINEAR_SOLVER_AUTO,
 };
 

@@ -30,8 +30,8 @@ bool AreGeneral(const RowFacts& rows) {
                                  rows.num_observations + rows.num_other_rows;
 }
 
-// True if PCG that this library chooses takes the place of a factorisation of
-// such rows: its steps are accurate.
+// True if PCG that this library chooses replaces a factorisation of such rows:
+// its steps are accurate.
 bool IsAccurate(const PlanRequest& request, const RowFacts& rows) {
   return request.replaces_factorization && AreGeneral(rows) &&
          request.options.linear_solver == LINEAR_SOLVER_AUTO;
@@ -343,30 +343,6 @@ void ChooseCoarse(const PlanRequest& request,
   plan->step.coarse_again = cost.step;
 }
 
-// The first steps of PCG that this library chooses.
-void ChooseFirstSteps(const PlanRequest& request,
-                      const RowFacts& rows,
-                      solver::StepOptions* step) {
-  if (request.options.linear_solver != LINEAR_SOLVER_AUTO ||
-      request.options.preconditioner == PRECONDITIONER_TWO_LEVEL) {
-    return;
-  }
-  // A step of two or three iterations leaves a third of the model's gain, and
-  // the first steps decide in which valley a solve ends. With these numbers 29
-  // of 32 streets and cities end within 5e-4 of the best of four variants,
-  // without them 25, after more iterations; with eight steps 29 after as many
-  // (docs/measurements/preconditioners.md).
-  step->num_first_steps = 4;
-  step->min_num_first_iterations = 10;
-  // A program that asks for exact steps has these. Losses hold outliers, and
-  // steps are rejected for other reasons: loose ones have then ended at 0.986
-  // to 1.05 times the cost.
-  if (!request.replaces_factorization && !AreGeneral(rows) &&
-      !rows.has_losses) {
-    step->num_loose_steps = 8;
-  }
-}
-
 // Sets `recomputed`. False, with *refusal, where it is asked for and can't be.
 bool ChooseJacobian(const PlanRequest& request,
                     const ceres::Solver::Options& solver_options,
@@ -489,7 +465,16 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
   plan.step = ToStepOptions(request.options, solver_options);
   plan.step.rates = rates;
   plan.step.wants_columns = request.purpose == Purpose::kCovariance;
-  ChooseFirstSteps(request, rows, &plan.step);
+  if (request.options.linear_solver == LINEAR_SOLVER_AUTO &&
+      request.options.preconditioner != PRECONDITIONER_TWO_LEVEL) {
+    // A step of two or three iterations leaves a third of the model's gain, and
+    // the first steps decide in which valley a solve ends. With these numbers
+    // 29 of 32 streets and cities end within 5e-4 of the best of four variants,
+    // without them 25, after more iterations; with eight steps 29 after as many
+    // (docs/measurements/preconditioners.md).
+    plan.step.num_first_steps = 4;
+    plan.step.min_num_first_iterations = 10;
+  }
   plan.step.sums_pairs = rows.rows_repeat && !plan.recomputed;
   plan.step.may_be_small =
       !plan.on_device && request.purpose == Purpose::kSolve &&

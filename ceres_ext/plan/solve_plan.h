@@ -60,7 +60,6 @@ struct RowFacts {
   int64_t num_general_rows = 0;  // of these, of any shape
   bool has_private = false;      // blocks that are eliminated within a row
   bool has_models = false;       // of users' cost functions
-  bool has_losses = false;       // of observations, or the first view
   int64_t num_columns = 0;
   // Columns that are not eliminated.
   int64_t num_other_columns = 0;

@@ -283,12 +283,6 @@ RowFacts FactsOf(const ProblemStructure& structure) {
   facts.has_models = !structure.models.empty();
   facts.num_residuals = structure.num_residuals;
   facts.num_columns = structure.num_columns;
-  const ViewStructure& views = structure.views;
-  facts.has_losses =
-      views.size() > 0 && structure.rows->Loss(views.row(0)).loss != nullptr;
-  for (const ObservationTable& table : structure.observations) {
-    facts.has_losses |= table.common_loss != nullptr || !table.loss.empty();
-  }
   for (const BlockTable& table : structure.f) {
     facts.num_other_columns += table.NumColumns();
     facts.max_block_columns =

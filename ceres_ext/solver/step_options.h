@@ -86,9 +86,6 @@ struct StepOptions {
   // max_num_iterations if these are fewer.
   int num_first_steps = 0;
   int min_num_first_iterations = 0;
-  // If a step of PCG from one of the first num_first_steps linearisations is
-  // rejected, those from so many are loose (loose_steps.h).
-  int num_loose_steps = 0;
   int max_num_iterations = 500;
   // Interval, in iterations, at which r = b - A x is recomputed; at least 1.
   int residual_reset_period = 10;

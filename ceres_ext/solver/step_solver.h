@@ -47,7 +47,6 @@
 #include "ceres_ext/solver/cholesky/small_schur.h"
 #include "ceres_ext/solver/cholesky/sparse_factorization.h"
 #include "ceres_ext/solver/degenerate_blocks.h"
-#include "ceres_ext/solver/loose_steps.h"
 #include "ceres_ext/solver/operator/create_operator.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
 #include "ceres_ext/solver/pcg.h"
@@ -88,7 +87,6 @@ class StepSolver {
     }
     options_ = options;
     num_first_steps_left_ = options.num_first_steps;
-    loose_.Setup(options.num_first_steps, options.num_loose_steps);
     batches_ = batches;
     machine_ = machine;
     if (f_varies.empty() && options.needs_schur_matrix()) {
@@ -317,9 +315,6 @@ class StepSolver {
     if (options_.factorizes()) {
       return Factorize(system, per_solve.may_queue, e_step, f_step, summary);
     }
-    if (loose_.IsNext(system.is_same_linearization)) {
-      return IterateLoosely(system, per_solve, e_step, f_step, summary);
-    }
     if (choice_.IsExact()) {
       choice_.NoteExact();
       return Factorize(system, per_solve.may_queue, e_step, f_step, summary);
@@ -520,23 +515,6 @@ class StepSolver {
     return SummarizePcg(scalars, summary);
   }
 
-  // A loose step (loose_steps.h), which tells nothing about those that follow.
-  kernels::Status IterateLoosely(const LinearSystem& system,
-                                 const StepPerSolveOptions& per_solve,
-                                 double* e_step,
-                                 double* f_step,
-                                 StepSummary* summary) {
-    num_first_steps_left_ = 0;
-    StepPerSolveOptions loose = per_solve;
-    loose.q_tolerance =
-        std::max(per_solve.q_tolerance, LooseSteps::kQTolerance);
-    loose.use_model_cost = false;
-    loose.use_forcing_sequence = false;
-    CERES_EXT_RETURN_IF_ERROR(Iterate(system, loose, e_step, f_step, summary));
-    forcing_ = {};
-    return {};
-  }
-
   // Iterations of the next step by PCG at least.
   int LeastIterations() {
     if (num_first_steps_left_ == 0) {
@@ -733,7 +711,6 @@ class StepSolver {
   std::unique_ptr<SchurCholesky<Machine>> cholesky_;
   std::unique_ptr<SmallSchur> small_;  // takes all steps; null: there is none
   StepChoice choice_;
-  LooseSteps loose_;
   // The setup of cholesky_.
   std::vector<unsigned char> f_varies_;
   std::shared_ptr<SparseFactorization> sparse_;

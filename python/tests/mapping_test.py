@@ -169,7 +169,7 @@ def test_bounds_and_priors_of_cameras(shared, tmp_path):
         "--device=HOST",
         "--option=extract_colors=false",
         "--bound_intrinsics",
-        f"--max_focal_length_ratio={limit!r}",
+        f"--max_focal_length_ratio={float(limit)!r}",
     ]
     assert run(COMMAND, *arguments).returncode == 0
     assert bits(tmp_path / "command" / "0") == bits(tmp_path / "bounds" / "0")

@@ -940,32 +940,6 @@ TEST_P(LongBlocksTest, SetUpOfViewsIsLinear) {
   EXPECT_LE(rows->num_read(), 3 * 4 * kImages * kPoints);
 }
 
-TEST_P(LongBlocksTest, LossesAreFacts) {
-  constexpr int kPoints = 10;
-  const auto has_losses = [this](const ArrayProblem& problem, int points) {
-    const auto rows = std::make_shared<ArrayRows>(&problem);
-    rows->Setup(&context_);
-    rows->OrderFirst(points);
-    ImportOptions options;
-    options.num_eliminate_blocks = kPoints;
-    ProblemStructure structure;
-    std::string reason;
-    EXPECT_TRUE(ImportRows(rows, options, &context_, &structure, &reason))
-        << reason;
-    EXPECT_TRUE(structure.general_rows.empty());
-    return FactsOf(structure).has_losses;
-  };
-  ceres::HuberLoss huber(1.0);
-  BalTestProblem bal = MakeBalTestProblem(4, kPoints, 3, 9);
-  ArrayProblem views;
-  Add(kPoints, /*points_vary=*/true, &views);
-  EXPECT_FALSE(has_losses(views, 2));
-  EXPECT_FALSE(has_losses(ArraysOf(&bal), 1));
-  views.mutable_residuals(0)->loss = &huber;
-  EXPECT_TRUE(has_losses(views, 2));
-  EXPECT_TRUE(has_losses(ArraysOf(&bal, &huber), 1));
-}
-
 // S of rows that repeat is summed of pairs of blocks, not of rows.
 TEST_P(LongBlocksTest, PairsOfBlocksAreCounted) {
   constexpr int kPoints = 100;

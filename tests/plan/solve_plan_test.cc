@@ -371,17 +371,8 @@ TEST_F(SolvePlanTest, TakesFirstStepsWithCare) {
   EXPECT_GT(Plan().step.num_first_steps, 0);
   EXPECT_GT(Plan().step.min_num_first_iterations, 0);
   EXPECT_EQ(Plan().step.min_num_iterations, 0);
-  EXPECT_GT(Plan().step.num_loose_steps, 0);
-  // In place of exact steps.
-  request_.replaces_factorization = true;
-  EXPECT_EQ(Plan().step.num_loose_steps, 0);
-  request_.replaces_factorization = false;
-  rows_.has_losses = true;
-  EXPECT_EQ(Plan().step.num_loose_steps, 0);
-  rows_.has_losses = false;
   options().linear_solver = LINEAR_SOLVER_ITERATIVE_SCHUR;
   EXPECT_EQ(Plan().step.num_first_steps, 0);
-  EXPECT_EQ(Plan().step.num_loose_steps, 0);
 }
 
 // A Jacobian of which S can be formed is stored if S may be wanted.
