@@ -149,7 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
         values = {
             name: value
             for name in INTRINSICS_FIELDS
-            if (value := getattr(given, name)) not in (None, False)
+            if (value := getattr(given, name)) is not None and value is not False
         }
         paths = (given.database_path, given.image_path, given.output_path)
         if is_global:
