@@ -289,6 +289,10 @@ ceres_options() {
 -DBUILD_DOCUMENTATION=OFF
 -DCMAKE_INSTALL_LIBDIR=lib
 OPTIONS
+  # This library's arithmetic has no fused operations, and has Ceres's bits. The
+  # baseline of x86-64 has none.
+  [[ "${CERES_TARGET:-$(uname -m)}" != aarch64 ]] ||
+    echo "-DCMAKE_CXX_FLAGS=${CXXFLAGS:+$CXXFLAGS }-ffp-contract=off"
   if [[ "$CERES_STATIC" == ON ]]; then
     cat <<OPTIONS
 -DBUILD_SHARED_LIBS=OFF
@@ -414,9 +418,10 @@ build_ceres() {
 # provide_ceres [GIVEN]: build/ceres, build/ceres-static where CERES_STATIC is ON,
 # leads to the patched Ceres, and build/ceres-source to the pristine source it
 # comes from; of next, build/ceres-next and build/ceres-next-source. A folder given
-# once is remembered by that link. A subshell, whose end releases the lock.
+# once is remembered by that link. CERES_TARGET, of another machine, is added to the
+# first name. A subshell, whose end releases the lock.
 provide_ceres() (
-  local given="${1:-}" key prefix link="$CERES_LINK"
+  local given="${1:-}" key prefix link="$CERES_LINK${CERES_TARGET:+-$CERES_TARGET}"
   local source_link="$BUILD_ROOT/$CERES_LINK-source"
   if [[ "$CERES_STATIC" == ON ]]; then
     ! is_next || die "a static Ceres, for the Python package, is Ceres 2.2.0 alone"
