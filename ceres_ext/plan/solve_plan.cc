@@ -47,7 +47,7 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
     work.num_pcg_iterations = 1;
   } else if (IsAccurate(request, rows)) {
     // A sphere of 10,000 poses takes 366 a step, a grid of 4,096 175
-    // (docs/measurements/arena.md).
+    // (docs/measurements/maps.md).
     constexpr int kAccurateIterations = 250;
     work.num_pcg_iterations =
         std::min(request.solver_options.max_linear_solver_iterations,

@@ -64,7 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     for name in INTRINSICS_FIELDS:
         if name == "bound_intrinsics":
             parser.add_argument(
-                f"--{name}", action="store_true", help="refine them within limits"
+                f"--{name}",
+                action="store_true",
+                default=None,
+                help="refine intrinsics within limits",
             )
         else:
             kind = "soft prior" if name.endswith("_weight") else "limit"
@@ -149,7 +152,7 @@ def main(arguments: list[str] | None = None) -> int:
         values = {
             name: value
             for name in INTRINSICS_FIELDS
-            if (value := getattr(given, name)) is not None and value is not False
+            if (value := getattr(given, name)) is not None
         }
         paths = (given.database_path, given.image_path, given.output_path)
         if is_global:
