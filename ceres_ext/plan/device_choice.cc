@@ -112,6 +112,11 @@ constexpr double kDeviceSecondsPerCouplingProduct = 2.5e-12;
 constexpr double kDeviceSecondsPerExactStep = 0.25e-3;
 constexpr double kDeviceSecondsOfSetup = 2e-3;
 constexpr double kDeviceSetupSecondsPerValueOfPairs = 1e-8;
+// The host's analysis of a sparse S, by the values of its factor: set-ups of
+// five streets took 0.88 to 1.2 times the inverse of this
+// (docs/measurements/study_exact_tuning.md).
+constexpr double kSecondsPerAnalysis = 0.04;
+constexpr double kSecondsPerAnalyzedValue = 1.4e-8;
 
 // Rows of an eliminated block and columns of the rest of a row, if they were
 // not counted.
@@ -215,32 +220,47 @@ double DeviceCouplingSeconds(const SolveWork& work, const MachineRates& rates) {
          std::max(SlowerMemory(rates),
                   kCouplingDoubleShare * SlowerDouble(rates));
 }
-double DeviceExactStepSeconds(const SolveWork& work,
-                              const MachineRates& rates) {
-  return kDeviceSecondsPerExactStep * SlowerLaunch(rates) +
-         DeviceCouplingSeconds(work, rates) +
-         solver::DenseFactorizationSeconds(
-             work.num_factorized_columns, rates, work.float_factor);
-}
 
-double DeviceExactSetupSeconds(const SolveWork& work,
-                               const MachineRates& rates) {
-  return kDeviceSecondsOfSetup +
-         (work.has_pairs
-              ? kDeviceSetupSecondsPerValueOfPairs * SlowerHost(rates) *
-                    static_cast<double>(work.num_values)
-              : 0.0);
+// Exact steps: each, and what they take once.
+struct ExactSeconds {
+  double step = 0.0;
+  double setup = 0.0;
+};
+// S is factorised in the way that a device will take.
+ExactSeconds DeviceExactSeconds(const SolveWork& work,
+                                const MachineRates& rates) {
+  const double launches = kDeviceSecondsPerExactStep * SlowerLaunch(rates);
+  const double of_pairs =
+      work.has_pairs ? kDeviceSetupSecondsPerValueOfPairs * SlowerHost(rates) *
+                           static_cast<double>(work.num_values)
+                     : 0.0;
+  ExactSeconds exact = {launches + DeviceCouplingSeconds(work, rates),
+                        kDeviceSecondsOfSetup + of_pairs};
+  const int64_t n = work.num_factorized_columns;
+  const auto num_values = static_cast<int64_t>(work.factor.sparse.num_values);
+  const auto num_flops = static_cast<int64_t>(work.factor.sparse.num_flops);
+  if (work.may_be_sparse &&
+      solver::SparseIsFaster(n, num_values, num_flops, rates)) {
+    exact.step +=
+        solver::SparseFactorizationSeconds(num_values, num_flops, rates);
+    exact.setup += SlowerHost(rates) *
+                   (kSecondsPerAnalysis +
+                    kSecondsPerAnalyzedValue * static_cast<double>(num_values));
+  } else {
+    exact.step +=
+        solver::DenseFactorizationSeconds(n, rates, work.float_factor);
+  }
+  return exact;
 }
 
 // All steps, less what Ceres evaluates and what is sent.
 double StepsSeconds(const SolveWork& work,
                     double seconds_beside_pcg,
                     double pass_seconds,
-                    double exact_step_seconds,
-                    double exact_setup_seconds) {
+                    const ExactSeconds& exact_seconds) {
   const double by_pcg = work.num_steps * work.num_pcg_iterations * pass_seconds;
   const double exact =
-      exact_setup_seconds + work.num_steps * exact_step_seconds;
+      exact_seconds.setup + work.num_steps * exact_seconds.step;
   const double linear = work.is_auto ? std::min(by_pcg, exact)
                         : work.num_factorized_columns > 0 ? exact
                                                           : by_pcg;
@@ -297,8 +317,7 @@ double EstimateHostSeconds(const SolveWork& work, const MachineRates& rates) {
          StepsSeconds(work,
                       kPassesBesidePcg * pass,
                       pass,
-                      exact_step,
-                      kHostSetupsPerStep * exact_step) /
+                      {exact_step, kHostSetupsPerStep * exact_step}) /
              HostSpeedup(work);
 }
 
@@ -310,11 +329,7 @@ double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
                             kDevicePassesBesidePcg * (pass - launches);
   return kDeviceSetupSeconds + (state.has_context ? 0.0 : kContextSeconds) +
          CeresSeconds(work, rates) +
-         StepsSeconds(work,
-                      beside_pcg,
-                      pass,
-                      DeviceExactStepSeconds(work, rates),
-                      DeviceExactSetupSeconds(work, rates)) +
+         StepsSeconds(work, beside_pcg, pass, DeviceExactSeconds(work, rates)) +
          work.num_steps * kUploadSecondsPerValue *
              static_cast<double>(work.num_host_values);
 }
@@ -330,8 +345,8 @@ ExactStepCost EstimateExactStepCost(const SolveWork& work,
     return {step, kHostSetupsPerStep * step};
   }
   const double pass = DevicePassSeconds(work, rates);
-  return {DeviceExactStepSeconds(work, rates) / pass,
-          DeviceExactSetupSeconds(work, rates) / pass};
+  const ExactSeconds exact = DeviceExactSeconds(work, rates);
+  return {exact.step / pass, exact.setup / pass};
 }
 
 // Chains of 50 to 200 blocks of 3 columns with rows of one and two blocks, one
@@ -456,6 +471,8 @@ std::string WhyHost(const SolveWork& given_work,
       if (!is_started.exchange(true) && start_seconds != nullptr) {
         *start_seconds += clock.seconds();
       }
+      work.may_be_sparse =
+          work.may_be_sparse && kernels::CudaSparseCholesky::Available().ok();
       return WhyHost(work, state);
     }
   }

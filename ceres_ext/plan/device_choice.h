@@ -37,6 +37,8 @@ struct SolveWork {
   double num_coupling_products = 0.0;
   // The factors of S; 0 tiles: unknown.
   solver::FactorWork factor;
+  // A device may have a sparse factor of S, which is counted.
+  bool may_be_sparse = false;
   bool has_pairs = false;  // RowFacts
   // LINEAR_SOLVER_AUTO: PCG or the factorisation, whichever is faster.
   bool is_auto = false;

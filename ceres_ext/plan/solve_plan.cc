@@ -70,6 +70,9 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
     work.num_coupling_products = rows.num_couplings * columns * columns;
     work.has_pairs = rows.has_pairs || rows.rows_repeat;
     work.factor = rows.factor;
+    work.may_be_sparse =
+        rows.factor.num_tiles > 0.0 && !work.float_factor &&
+        request.options.schur_factorization != SCHUR_FACTORIZATION_DENSE;
   }
   return work;
 }
@@ -237,8 +240,12 @@ ExactStepCost ChooseSolver(const PlanRequest& request,
             .empty())) {
     return {};
   }
+  SolveWork work = WorkOf(request, rows);
+  work.may_be_sparse =
+      plan->on_device && work.may_be_sparse &&
+      machines.WhyNoFactorization(SCHUR_FACTORIZATION_SPARSE).empty();
   const ExactStepCost cost =
-      EstimateExactStepCost(WorkOf(request, rows), rates, plan->on_device);
+      EstimateExactStepCost(work, rates, plan->on_device);
   if (cost.step < few.iterations &&
       cost.step + cost.setup / kSteps < few.with_setup) {
     plan->linear_solver_type = ceres::DENSE_SCHUR;

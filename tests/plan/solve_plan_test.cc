@@ -30,6 +30,7 @@ class Facts final : public MachineFacts {
   std::string no_device;
   std::string why_host;
   std::string why_no_factorization;
+  std::string why_no_sparse;
   kernels::MachineRates rates;
   std::string why_not_recomputed;
   mutable int num_asked_for_host = 0;
@@ -43,8 +44,9 @@ class Facts final : public MachineFacts {
     work = given;
     return why_host;
   }
-  std::string WhyNoFactorization(SchurFactorizationType) const final {
-    return why_no_factorization;
+  std::string WhyNoFactorization(SchurFactorizationType type) const final {
+    return type == SCHUR_FACTORIZATION_SPARSE ? why_no_sparse
+                                              : why_no_factorization;
   }
   kernels::MachineRates Rates() const final { return rates; }
   kernels::MachineRates HostRates(double /*host_seconds*/) const final {
@@ -216,6 +218,36 @@ TEST_F(SolvePlanTest, ChoosesExactStepsOfFewColumns) {
     EXPECT_FALSE(Plan().step.may_factorize());
     rows_.num_other_columns = 90;
   }
+}
+
+// A graph of poses with a small factor has exact steps where a device has a
+// library for sparse ones and may use it.
+TEST_F(SolvePlanTest, ChoosesExactStepsOfASparseFactor) {
+  options().device = DEVICE_CUDA;
+  rows_.num_observations = rows_.num_observation_kinds = 0;
+  rows_.num_other_rows = rows_.num_general_rows = 5000;
+  rows_.num_values = 72 * 5000;
+  rows_.num_other_columns = 20000;
+  rows_.factor = {{6e5, 1e8}, 200.0, 400.0};
+  options().linear_solver = LINEAR_SOLVER_AUTO;
+  EXPECT_TRUE(Plan().step.factorizes());
+  facts_.why_no_sparse = "cuDSS is not there";
+  EXPECT_FALSE(Plan().step.factorizes());
+  facts_.why_no_sparse.clear();
+  options().schur_factorization = SCHUR_FACTORIZATION_DENSE;
+  EXPECT_FALSE(Plan().step.factorizes());
+  options().schur_factorization = SCHUR_FACTORIZATION_AUTO;
+  // A factor that takes as long as a dense one.
+  rows_.factor = {{2e8, 2.7e12}, 200.0, 400.0};
+  EXPECT_FALSE(Plan().step.factorizes());
+  // A machine is chosen by what a device may have, in double alone.
+  options().device = DEVICE_AUTO;
+  Plan();
+  EXPECT_TRUE(facts_.work.may_be_sparse);
+  request_.solver_options.linear_solver_type = ceres::DENSE_SCHUR;
+  request_.solver_options.use_mixed_precision_solves = true;
+  Plan();
+  EXPECT_FALSE(facts_.work.may_be_sparse);
 }
 
 // The set-up of S with pairs is shared out among ten steps: it costs 250,000
