@@ -17,6 +17,7 @@
 #include "cuda_kernels/base/block_ref.h"
 #include "cuda_kernels/base/pcg_scalars.h"
 #include "cuda_kernels/base/small_matrix.h"
+#include "cuda_kernels/base/term_sum.h"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"
 #include "cuda_kernels/model/jacobian_source.h"
@@ -99,13 +100,12 @@ __global__ void __launch_bounds__(kCameraSumBlock)
   const int j = static_cast<int>(threadIdx.x) % kLocalDim;
   if (r < kRows) {
     const int32_t end = tiles.row_begin[c + 1];
-    double sum = 0.0;
+    TermSum<T> sum;
 #pragma unroll 4
     for (int32_t i = tiles.row_begin[c] + r; i < end; i += kRows) {
-      sum +=
-          static_cast<double>(partial[int64_t{tiles.row[i]} * kLocalDim + j]);
+      sum.Add(partial[int64_t{tiles.row[i]} * kLocalDim + j]);
     }
-    sums[r][j] = sum;
+    sums[r][j] = sum.value();
   }
   __syncthreads();  // Element j of all rows is summed by one thread.
   if (threadIdx.x < kLocalDim) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "cuda_kernels/base/term_sum.h"
 #include "cuda_kernels/cuda/camera_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"
@@ -465,12 +466,12 @@ __device__ __forceinline__ void SumSegments(const int32_t* first,
       load_range();
     }
     const bool has_camera = c < num_cameras;
-    double sum[9] = {};
+    TermSum<T> sum[9];
     if (has_camera) {
       for (int k = begin; k < end; ++k) {
 #pragma unroll
         for (int i = 0; i < 9; ++i) {
-          sum[i] += static_cast<double>(vectors[9 * k + i]);
+          sum[i].Add(vectors[9 * k + i]);
         }
       }
     }
@@ -479,7 +480,7 @@ __device__ __forceinline__ void SumSegments(const int32_t* first,
     if (has_camera) {
 #pragma unroll
       for (int i = 0; i < 9; ++i) {
-        sums[9 * lane + i] = static_cast<T>(sum[i]);
+        sums[9 * lane + i] = sum[i].rounded();
       }
     }
     __syncwarp();  // All lanes have written.
@@ -684,13 +685,14 @@ __device__ __forceinline__ void SumPoints(
     load_range(i + kRecomputedBlock<T>);
     double v[6] = {};
     LoadInverse<kMode>(p.operands, int64_t{point_begin} + i, v);
-    double sum[3] = {0.0, 0.0, 0.0};
+    TermSum<T> sums[3];
     for (; k < last; ++k) {
 #pragma unroll
       for (int j = 0; j < 3; ++j) {
-        sum[j] += static_cast<double>(memory.vectors[3 * k + j]);
+        sums[j].Add(memory.vectors[3 * k + j]);
       }
     }
+    double sum[3] = {sums[0].value(), sums[1].value(), sums[2].value()};
     FinishPointOfTile<kMode>(p, header, i, v, sum, memory.motions);
   }
 }

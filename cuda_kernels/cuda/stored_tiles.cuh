@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "cuda_kernels/base/block_ref.h"
+#include "cuda_kernels/base/term_sum.h"
 #include "cuda_kernels/cuda/camera_sums.cuh"
 #include "cuda_kernels/machine/cuda_launch.cuh"
 #include "cuda_kernels/machine/cuda_machine.h"
@@ -387,12 +388,17 @@ __global__ void __launch_bounds__(kStoredBlock, Blocks::kMinBlocks)
   for (int i = thread; i < num_points; i += kStoredBlock) {
     const int64_t id = int64_t{point_begin} + i;
     const int last = point_first[i + 1];
-    double sum[E] = {};
+    TermSum<T> sums[E];
     for (int o = point_first[i]; o < last; ++o) {
 #pragma unroll
       for (int j = 0; j < E; ++j) {
-        sum[j] += static_cast<double>(vectors[E * o + j]);
+        sums[j].Add(vectors[E * o + j]);
       }
+    }
+    double sum[E];
+#pragma unroll
+    for (int j = 0; j < E; ++j) {
+      sum[j] = sums[j].value();
     }
     double x[E];
     FinishPoint<kMode>(p.operands, id, v_inverse + i, num_points, sum, x);
@@ -422,11 +428,11 @@ __global__ void __launch_bounds__(kStoredBlock, Blocks::kMinBlocks)
     const int num_camera_values = C * header.num_cameras;
     for (int i = thread; i < num_camera_values; i += kStoredBlock) {
       const int last = camera_first[i / C + 1];
-      double sum = 0.0;
+      TermSum<T> sum;
       for (int s = camera_first[i / C]; s < last; ++s) {
-        sum += static_cast<double>(vectors[kStride * s + i % C]);
+        sum.Add(vectors[kStride * s + i % C]);
       }
-      p.partial[int64_t{C} * camera_begin + i] = static_cast<T>(sum);
+      p.partial[int64_t{C} * camera_begin + i] = sum.rounded();
     }
   }
 }

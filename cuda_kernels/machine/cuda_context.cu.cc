@@ -35,16 +35,45 @@ constexpr int kResultsPerPage = 64;
 
 constexpr char kNoDevice[] = "no CUDA device was found";
 
+#ifdef CUDART_VERSION
+constexpr int kRuntimeVersion = CUDART_VERSION;
+#else
+constexpr int kRuntimeVersion = 13000;  // emulated
+#endif
+
+// The driver's newest CUDA, 13000 for 13.0; 0: no driver is installed; below 0:
+// it does not say.
+int DriverVersion() {
+  int version = 0;
+  const cudaError_t error = cudaDriverGetVersion(&version);
+  if (error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return -1;
+  }
+  return version;
+}
+
 // The reason why cudaGetDeviceCount failed. If no driver is installed its error
-// is the one of a driver that is too old; the version distinguishes them.
+// is the one of a driver that is too old; the version distinguishes them. A
+// driver of the runtime's first version is new enough (CUDA's minor version
+// compatibility).
 std::string WhyNoDevice(cudaError_t error) {
   if (error == cudaErrorNoDevice) {
     return kNoDevice;
   }
-  return error == cudaErrorInsufficientDriver && !HasCudaDriver()
-             ? kNoCudaDriver
-             : std::string("CUDA finds no device, ") +
-                   cudaGetErrorString(error);
+  if (error == cudaErrorInsufficientDriver) {
+    const int version = DriverVersion();
+    if (version == 0) {
+      return kNoCudaDriver;
+    }
+    if (version > 0) {
+      return "the driver is of CUDA " + std::to_string(version / 1000) + "." +
+             std::to_string(version % 1000 / 10) +
+             ", and this build needs one of CUDA " +
+             std::to_string(kRuntimeVersion / 1000) + ".0 or later";
+    }
+  }
+  return std::string("CUDA finds no device, ") + cudaGetErrorString(error);
 }
 
 // True if `data` is managed memory, or memory of this device.
@@ -130,12 +159,7 @@ CountMemory::~CountMemory() {
 
 int64_t CountMemory::peak_bytes() const { return context_->peak_bytes_; }
 
-bool HasCudaDriver() {
-  int version = 0;
-  const cudaError_t error = cudaDriverGetVersion(&version);
-  Ignore(error);
-  return error != cudaSuccess || version != 0;
-}
+bool HasCudaDriver() { return DriverVersion() != 0; }
 
 int NumCudaDevices(std::string* why_none) {
   int num_devices = 0;

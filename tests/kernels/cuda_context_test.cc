@@ -63,12 +63,14 @@ TEST_F(CudaContextTest, NoDevice) {
   ExpectNone("no CUDA device was found", "No CUDA device was found.");
 }
 
-// CUDA's message stays: a newer driver helps.
 TEST_F(CudaContextTest, DriverTooOld) {
-  emulation::driver() = {11040, cudaErrorInsufficientDriver};
-  ExpectNone(std::string("CUDA finds no device, ") +
-                 cudaGetErrorString(cudaErrorInsufficientDriver),
-             "CUDA finds no device, emulated.");
+  emulation::driver() = {12040, cudaErrorInsufficientDriver};
+  EXPECT_TRUE(HasCudaDriver());
+  ExpectNone(
+      "the driver is of CUDA 12.4, and this build needs one of CUDA 13.0 or "
+      "later",
+      "The driver is of CUDA 12.4, and this build needs one of CUDA 13.0 or "
+      "later.");
 }
 
 #endif
