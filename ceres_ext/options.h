@@ -237,8 +237,11 @@ struct Options {
   std::string cuda_devices;
 
   // Maximum bytes that all solves of the process together may hold on the
-  // device; 0 for no limit. The host solves a problem that needs more, which is
-  // forecast before most of it is allocated (Summary::memory_forecast_bytes).
+  // device; 0 for no limit. If a problem needs more, which is forecast before
+  // most of it is allocated (Summary::memory_forecast_bytes), its largest
+  // arrays stay in page-locked memory of the host, and Summary::device says so.
+  // The host solves it where DEVICE_AUTO estimates
+  // that this is faster, where steps are exact, and where that is not enough.
   int64_t cuda_memory_limit_bytes = 0;
 
   // The caller's cudaStream_t for all work, which must outlive the solve; if

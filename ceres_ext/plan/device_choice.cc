@@ -334,6 +334,19 @@ double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
              static_cast<double>(work.num_host_values);
 }
 
+int64_t MostPageLockedBytes(const SolveWork& work, const DeviceState& state) {
+  // PCI Express 3 with 16 lanes, 4 and 5 have two and four times as much.
+  constexpr double kBusBytesPerSecond = 1.2e10;
+  constexpr double kPassesOfStep = 10.0;
+  const double gain = EstimateHostSeconds(work, state.rates) -
+                      EstimateDeviceSeconds(work, state);
+  const double passes =
+      work.num_steps *
+      (kPassesOfStep + (work.recomputed ? 0.0 : work.num_pcg_iterations));
+  return static_cast<int64_t>(std::max(gain, 0.0) * kBusBytesPerSecond /
+                              passes);
+}
+
 ExactStepCost EstimateExactStepCost(const SolveWork& work,
                                     const MachineRates& rates,
                                     bool on_device) {

@@ -70,6 +70,10 @@ SolveWork EstimateWork(int64_t num_values,
 double EstimateHostSeconds(const SolveWork& work,
                            const kernels::MachineRates& rates);
 double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state);
+// The most bytes of arrays that may stay in page-locked memory of the host
+// before its solve is as fast, if each of them passes over the bus in each
+// iteration of PCG and some times more in each step.
+int64_t MostPageLockedBytes(const SolveWork& work, const DeviceState& state);
 // The costs of exact steps, in PCG iterations: of each step, and of S as a
 // matrix once. On the host the same for any number of threads and any rates.
 struct ExactStepCost {

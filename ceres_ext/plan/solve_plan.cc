@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "ceres_ext/plan/solver_choice.h"
@@ -183,6 +184,25 @@ std::string WhyStored(const RowFacts& rows) {
              : "";
 }
 bool NeedsStored(const RowFacts& rows) { return !WhyStored(rows).empty(); }
+
+// How much of a problem that is larger than the device may stay on the host. A
+// device that was asked for takes any problem. Matrices of exact steps do not
+// stay there.
+int64_t MostPageLocked(const PlanRequest& request,
+                       const RowFacts& rows,
+                       const kernels::MachineRates& rates,
+                       const SolvePlan& plan) {
+  if (!plan.on_device || plan.step.factorizes() ||
+      plan.step.use_explicit_schur_complement) {
+    return 0;
+  }
+  if (request.options.device == DEVICE_CUDA) {
+    return std::numeric_limits<int64_t>::max();
+  }
+  SolveWork work = WorkOf(request, rows);
+  work.recomputed = plan.recomputed;
+  return MostPageLockedBytes(work, {/*has_context=*/true, rates});
+}
 
 // True if a factor of S takes a small part of what a dense one does: then few
 // blocks divide S, as those of a path, a ring or a grid do, which PCG crosses
@@ -498,6 +518,7 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
     plan.step.exact_step_cost = static_cast<int64_t>(std::ceil(exact.step));
     plan.step.exact_setup_cost = static_cast<int64_t>(exact.setup);
   }
+  plan.most_page_locked_bytes = MostPageLocked(request, rows, rates, plan);
   plan.preconditioner_name =
       ceres::PreconditionerTypeToString(solver_options.preconditioner_type);
   // Without elimination, or without blocks, there is nothing to merge.

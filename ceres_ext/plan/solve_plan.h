@@ -141,6 +141,9 @@ struct SolvePlan {
   // For observations. For views it is a request (WhyStored).
   bool recomputed = false;
   bool mixed = false;
+  // The most bytes of arrays that may stay on the host where a device has no
+  // room for all.
+  int64_t most_page_locked_bytes = 0;
   // The loop keeps its best state in a vector of its own.
   bool keeps_best = false;
   // The ranks that solve; null: there is one.

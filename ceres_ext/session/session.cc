@@ -3,6 +3,7 @@
 #include "ceres_ext/session/session.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "ceres_ext/base/scoped_seconds.h"
@@ -25,6 +26,7 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
   if constexpr (!kIsHost<Machine>) {
     // Memory that the set-up frees returns to the device.
     machine_->context()->KeepMemory(false);
+    machine_->context()->PageLockFrom(0);
     machine_->context()->ResetPeak();
   }
   host_program_ = setup.host_program;
@@ -59,17 +61,22 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
       CERES_EXT_RETURN_IF_ERROR(
           ranks_->Reserve(problem_.blocks().f.num_values()));
     }
-    CERES_EXT_RETURN_IF_ERROR(CheckMemory(plan, setup, forms, *structure));
+    CERES_EXT_RETURN_IF_ERROR(
+        CheckMemory(plan, setup, forms, *structure, record));
     has_float_blocks_ = plan.mixed && (!structure->observations.empty() ||
                                        (problem_.views() != nullptr &&
                                         !forms.recomputed_views &&
                                         problem_.views()->private_family < 0));
     return SetupRest(plan, setup, forms, *structure, record, &parts_);
   };
-  if (ranks_ == nullptr) {
-    return set_up_problem();
+  const Status status = set_up_problem();
+  if constexpr (!kIsHost<Machine>) {
+    machine_->context()->PageLockFrom(0);
   }
-  CERES_EXT_RETURN_IF_ERROR(ranks_->Agree(set_up_problem()));
+  if (ranks_ == nullptr) {
+    return status;
+  }
+  CERES_EXT_RETURN_IF_ERROR(ranks_->Agree(status));
   return parts_.solver.AgreeOnSecondLevel();
 }
 
@@ -126,8 +133,11 @@ Status Session<Machine>::CheckMemory(const SolvePlan& plan,
     counted.step.factorization = solver::Factorization::kNone;
     counted.step.use_explicit_schur_complement = false;
     int64_t num_bytes = 0;
+    int64_t least = 0;
+    int64_t page_locked = 0;
     {
       const kernels::CountMemory count(context);
+      const int64_t held = machine_->bytes();
       Summary ignored;
       Parts parts;
       CERES_EXT_RETURN_IF_ERROR(
@@ -135,11 +145,23 @@ Status Session<Machine>::CheckMemory(const SolvePlan& plan,
       if (setup.may_want_gradient) {
         CERES_EXT_RETURN_IF_ERROR(parts.evaluator.ReserveGradient());
       }
-      num_bytes = machine_->bytes();
+      int64_t of_caller = 0;
       if (setup.caller_bytes) {
-        num_bytes += setup.caller_bytes(parts.ScratchResiduals() != nullptr);
+        of_caller = setup.caller_bytes(parts.ScratchResiduals() != nullptr);
       }
-      num_bytes = std::max(num_bytes, count.peak_bytes());
+      num_bytes = std::max(machine_->bytes() + of_caller, count.peak_bytes());
+      context->FindPageLocked(
+          count.changes(), held, of_caller, &least, &page_locked);
+    }
+    if (least > 0 && page_locked <= plan.most_page_locked_bytes) {
+      context->PageLockFrom(least);
+      char text[64];
+      std::snprintf(text,
+                    sizeof(text),
+                    ", %.3g GB in page-locked memory of the host",
+                    1e-9 * static_cast<double>(page_locked));
+      record->device += text;
+      return {};
     }
     return context->CheckLimit(num_bytes);
   }

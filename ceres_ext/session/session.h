@@ -198,7 +198,8 @@ class Session {
   kernels::Status CheckMemory(const SolvePlan& plan,
                               const SessionSetup& setup,
                               const Forms& forms,
-                              const ProblemStructure& structure);
+                              const ProblemStructure& structure,
+                              Summary* record);
   // Evaluators of the batches, the Jacobian and the solver of steps.
   kernels::Status SetupRest(const SolvePlan& plan,
                             const SessionSetup& setup,

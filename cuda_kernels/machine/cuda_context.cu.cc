@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <iterator>
+#include <limits>
 #include <new>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -126,6 +130,11 @@ bool IsReady(cudaError_t error) {
   return false;
 }
 
+// An array that should be on the device may be on the host.
+cudaMemcpyKind KindOf(bool may_be_on_host, cudaMemcpyKind kind) {
+  return may_be_on_host ? cudaMemcpyDefault : kind;
+}
+
 Status QueueCopy(void* to,
                  const void* from,
                  int64_t num_bytes,
@@ -150,6 +159,7 @@ CountMemory::CountMemory(CudaContext* context)
     : context_(context), peak_before_(context->peak_bytes_) {
   is_counting_memory = true;
   context->peak_bytes_ = context->used_bytes_;
+  context->counted_changes_.clear();
 }
 
 CountMemory::~CountMemory() {
@@ -158,6 +168,9 @@ CountMemory::~CountMemory() {
 }
 
 int64_t CountMemory::peak_bytes() const { return context_->peak_bytes_; }
+const std::vector<int64_t>& CountMemory::changes() const {
+  return context_->counted_changes_;
+}
 
 bool HasCudaDriver() { return DriverVersion() != 0; }
 
@@ -312,6 +325,10 @@ void CudaContext::Forget() {
   for (PageLockedBuffer& page : result_pages_) {
     static_cast<void>(page.release());
   }
+  for (auto& [data, array] : page_locked_) {
+    static_cast<void>(array.release());
+  }
+  page_locked_.clear();
   stage_events_.Forget();
 }
 
@@ -381,6 +398,74 @@ bool CudaContext::MayRunShort(int64_t num_bytes) const {
   return num_bytes > Limit() - others;
 }
 
+int64_t CudaContext::Room(int64_t num_used_bytes) const {
+  const int64_t held = num_used_bytes + kept_bytes_;
+  int64_t room = Limit() - (ProcessBytes(options_.device) - held);
+  size_t free = 0;
+  size_t total = 0;
+  const cudaError_t error = cudaMemGetInfo(&free, &total);
+  Ignore(error);
+  if (error == cudaSuccess) {
+    room = std::min(room, held + static_cast<int64_t>(free));
+  }
+  return room;
+}
+
+void CudaContext::FindPageLocked(const std::vector<int64_t>& changes,
+                                 int64_t num_held_bytes,
+                                 int64_t num_more_bytes,
+                                 int64_t* least,
+                                 int64_t* page_locked) const {
+  constexpr double kPart = 0.9;
+  constexpr int64_t kLeast = 4096;
+  const int64_t room = Room(num_held_bytes);
+  // The most bytes on device and host.
+  const auto peaks = [&](int64_t from) {
+    int64_t device = num_held_bytes;
+    int64_t host = 0;
+    int64_t most_of_device = device;
+    int64_t most_of_host = 0;
+    for (const int64_t change : changes) {
+      (std::abs(change) >= from ? host : device) += change;
+      most_of_device = std::max(most_of_device, device);
+      most_of_host = std::max(most_of_host, host);
+    }
+    return std::make_pair(std::max(most_of_device, device + num_more_bytes),
+                          most_of_host);
+  };
+  *least = 0;
+  *page_locked = 0;
+  if (peaks(std::numeric_limits<int64_t>::max()).first <= room) {
+    return;
+  }
+  std::set<int64_t, std::greater<>> sizes;
+  for (const int64_t change : changes) {
+    if (change >= kLeast) {
+      sizes.insert(change);
+    }
+  }
+  for (const int64_t size : sizes) {
+    const auto [on_device, on_host] = peaks(size);
+    if (static_cast<double>(on_device) <= kPart * static_cast<double>(room)) {
+      *least = size;
+      *page_locked = on_host;
+      return;
+    }
+  }
+}
+
+Status CudaContext::AllocateOnHost(int64_t num_bytes, void** data) {
+  PageLockedBuffer array;
+  if (!AllocatePageLocked(num_bytes, &array).ok()) {
+    return {StatusCode::kOutOfMemory,
+            "The host refused " + std::to_string(num_bytes) +
+                " bytes of page-locked memory."};
+  }
+  *data = array.get();
+  page_locked_.emplace(*data, std::move(array));
+  return {};
+}
+
 Status CudaContext::Allocate(int64_t num_bytes, void** data) {
   *data = nullptr;
   if (num_bytes <= 0) {
@@ -389,9 +474,13 @@ Status CudaContext::Allocate(int64_t num_bytes, void** data) {
   if (is_counting_memory) {
     // An address that is never used.
     *data = reinterpret_cast<void*>(uintptr_t{1} << 20);
+    counted_changes_.push_back(num_bytes);
     used_bytes_ += num_bytes;
     peak_bytes_ = std::max(peak_bytes_, used_bytes_);
     return Status();
+  }
+  if (page_locked_least_ > 0 && num_bytes >= page_locked_least_) {
+    return AllocateOnHost(num_bytes, data);
   }
   const auto kept = kept_memory_.find(num_bytes);
   if (kept != kept_memory_.end()) {
@@ -445,10 +534,18 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
   if (data == nullptr) {
     return;
   }
-  used_bytes_ -= num_bytes;
   if (is_counting_memory) {
+    used_bytes_ -= num_bytes;
+    counted_changes_.push_back(-num_bytes);
     return;
   }
+  if (const auto array = page_locked_.find(data); array != page_locked_.end()) {
+    FlushLater();
+    Ignore(cudaStreamSynchronize(stream_));  // Kernels use it, and copies.
+    page_locked_.erase(array);
+    return;
+  }
+  used_bytes_ -= num_bytes;
   if (keeps_memory_ ||
       (options_.memory_limit == 0 && kept_bytes_ + num_bytes <= kAlwaysKept)) {
     try {
@@ -557,8 +654,12 @@ Status CudaContext::CopyStaged(char* device,
         CERES_EXT_RETURN_IF_ERROR(stage_events_.Wait(stage));
       }
       std::memcpy(memory, host + at, size);
-      CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
-          device + at, memory, size, cudaMemcpyHostToDevice, stream_));
+      CERES_EXT_RETURN_IF_CUDA_ERROR(
+          cudaMemcpyAsync(device + at,
+                          memory,
+                          size,
+                          KindOf(HasArraysOnHost(), cudaMemcpyHostToDevice),
+                          stream_));
       CERES_EXT_RETURN_IF_ERROR(stage_events_.Record(stage, stream_));
     }
     return Status();
@@ -598,14 +699,22 @@ Status CudaContext::CopyToDevice(void* device,
   if (void* const room = WaitingRoom(num_bytes); room != nullptr) {
     std::memcpy(room, host, static_cast<size_t>(num_bytes));
     copied_bytes_ += num_bytes;
-    return QueueCopy(device, room, num_bytes, cudaMemcpyHostToDevice, stream_);
+    return QueueCopy(device,
+                     room,
+                     num_bytes,
+                     KindOf(HasArraysOnHost(), cudaMemcpyHostToDevice),
+                     stream_);
   }
   const Status status =
       num_bytes >= kStagedBytes && HasStages()
           ? CopyStaged(static_cast<char*>(device),
                        static_cast<const char*>(host),
                        num_bytes)
-          : QueueCopy(device, host, num_bytes, cudaMemcpyHostToDevice, stream_);
+          : QueueCopy(device,
+                      host,
+                      num_bytes,
+                      KindOf(HasArraysOnHost(), cudaMemcpyHostToDevice),
+                      stream_);
   copied_bytes_ += num_bytes;
   // The host memory, or stages, are in use until the stream has done its work.
   const Status end = Synchronize();
@@ -662,15 +771,15 @@ Status CudaContext::CopyOnDevice(void* to,
   GraphRecording* const recording = CurrentGraphRecording();
   if (recording != nullptr && num_bytes > 0) {
     const cudaGraphNode_t previous = recording->last;
-    CERES_EXT_RETURN_IF_CUDA_ERROR(
-        cudaGraphAddMemcpyNode1D(&recording->last,
-                                 recording->graph,
-                                 &previous,
-                                 previous == nullptr ? 0 : 1,
-                                 to,
-                                 from,
-                                 static_cast<size_t>(num_bytes),
-                                 cudaMemcpyDeviceToDevice));
+    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaGraphAddMemcpyNode1D(
+        &recording->last,
+        recording->graph,
+        &previous,
+        previous == nullptr ? 0 : 1,
+        to,
+        from,
+        static_cast<size_t>(num_bytes),
+        KindOf(HasArraysOnHost(), cudaMemcpyDeviceToDevice)));
     return Status();
   }
 #endif
@@ -678,15 +787,23 @@ Status CudaContext::CopyOnDevice(void* to,
     return launch_buffer_->AddCopy(to, from, num_bytes);
   }
   CERES_EXT_RETURN_IF_ERROR(Flush());
-  return QueueCopy(to, from, num_bytes, cudaMemcpyDeviceToDevice, stream_);
+  return QueueCopy(to,
+                   from,
+                   num_bytes,
+                   KindOf(HasArraysOnHost(), cudaMemcpyDeviceToDevice),
+                   stream_);
 }
 
 Status CudaContext::QueueCopyToHost(void* page_locked,
                                     const void* device,
                                     int64_t num_bytes) const {
   CERES_EXT_RETURN_IF_ERROR(Flush());
-  CERES_EXT_RETURN_IF_ERROR(QueueCopy(
-      page_locked, device, num_bytes, cudaMemcpyDeviceToHost, stream_));
+  CERES_EXT_RETURN_IF_ERROR(
+      QueueCopy(page_locked,
+                device,
+                num_bytes,
+                KindOf(HasArraysOnHost(), cudaMemcpyDeviceToHost),
+                stream_));
   copied_bytes_ += num_bytes;
   return Status();
 }

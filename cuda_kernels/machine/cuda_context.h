@@ -138,6 +138,9 @@ class CountMemory {
 
   // The most bytes in use so far, what was in use before included.
   int64_t peak_bytes() const;
+  // The arrays so far, in order: what was taken, above 0, and given back,
+  // below.
+  const std::vector<int64_t>& changes() const;
 
  private:
   CudaContext* const context_;
@@ -215,6 +218,19 @@ class CudaContext {
   // kOutOfMemory where the context can't come to hold so many bytes, what it
   // has kept included, by the limit or the device. Takes nothing.
   Status CheckLimit(int64_t num_bytes) const;
+  // If arrays do not fit on the device, the largest of them may stay in
+  // page-locked memory of the host, which kernels read and write over the bus.
+  // So few that a set-up which begins with so many bytes held, makes these
+  // changes (CountMemory) and then takes so many more fits with a tenth to
+  // spare: arrays of at least *least bytes, at most *page_locked at a time.
+  // *least is 0 if none need to, or if that is not enough.
+  void FindPageLocked(const std::vector<int64_t>& changes,
+                      int64_t num_held_bytes,
+                      int64_t num_more_bytes,
+                      int64_t* least,
+                      int64_t* page_locked) const;
+  // Arrays of at least so many bytes are there from now on; 0: none.
+  void PageLockFrom(int64_t least) { page_locked_least_ = least; }
   // True if it may come to an end of memory where it is to hold so many bytes.
   bool MayRunShort(int64_t num_bytes) const;
   Status Allocate(int64_t num_bytes, void** data);
@@ -277,6 +293,11 @@ class CudaContext {
 
   // The limit of the options, or the device's memory.
   int64_t Limit() const;
+  // The bytes that the context, which uses so many, can come to hold.
+  int64_t Room(int64_t num_used_bytes) const;
+  Status AllocateOnHost(int64_t num_bytes, void** data);
+  // An end of a copy may be an array on the host.
+  bool HasArraysOnHost() const { return !page_locked_.empty(); }
   // kOutOfMemory where the limit or the device has no more.
   Status AllocateNew(int64_t num_bytes, void** data);
   // The memory and events of a staged copy, taken at the first one. Returns
@@ -320,6 +341,9 @@ class CudaContext {
   bool keeps_memory_ = false;
   std::multimap<int64_t, void*> kept_memory_;  // by bytes
   int64_t kept_bytes_ = 0;
+  std::map<void*, PageLockedBuffer> page_locked_;  // arrays on the host
+  int64_t page_locked_least_ = 0;
+  std::vector<int64_t> counted_changes_;  // CountMemory
   int64_t used_bytes_ = 0;
   int64_t peak_bytes_ = 0;
   mutable int64_t copied_bytes_ = 0;

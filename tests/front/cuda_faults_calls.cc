@@ -150,6 +150,7 @@ CERES_EXT_WRAP(cudaGraphLaunch,
 CERES_EXT_WRAP(cudaGraphUpload,
                (cudaGraphExec_t graph, cudaStream_t stream),
                (graph, stream))
+CERES_EXT_WRAP(cudaMemGetInfo, (size_t * free, size_t* total), (free, total))
 CERES_EXT_WRAP(cudaMemcpyAsync,
                (void* to,
                 const void* from,

@@ -571,6 +571,68 @@ TEST_F(CudaIndexTest, TilesOfNoObservations) {
   ExpectGoodTiles(kRecomputedTiles);
 }
 
+// The largest arrays go to the host first, and no more than have to.
+TEST_F(CudaIndexTest, FindsWhatStaysOnTheHost) {
+  CudaContextOptions options;
+  options.memory_limit = ProcessBytes(0) + 1000000;
+  std::unique_ptr<CudaContext> context;
+  ASSERT_OK(CudaContext::Create(options, &context));
+  const auto find = [&](const std::vector<int64_t>& changes, int64_t more) {
+    int64_t least = -1;
+    int64_t page_locked = -1;
+    context->FindPageLocked(changes, 0, more, &least, &page_locked);
+    return std::make_pair(least, page_locked);
+  };
+  using Found = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(find({}, 0), Found(0, 0));
+  EXPECT_EQ(find({500000, 400000}, 100000), Found(0, 0));  // It fits.
+  EXPECT_EQ(find({500000, -500000, 500000}, 500000), Found(0, 0));
+  EXPECT_EQ(find({500000, 400000, 100001}, 0), Found(500000, 500000));
+  // Freed arrays make room for later ones, on the host too.
+  EXPECT_EQ(find({700000, -700000, 600000, 700000}, 0), Found(700000, 700000));
+  // With a tenth to spare, what comes later included.
+  EXPECT_EQ(find({500000, 300000, 100000}, 500000), Found(500000, 500000));
+  EXPECT_EQ(find({500000, 300000, 100000}, 500001), Found(300000, 800000));
+  // Small arrays stay, and what comes later.
+  EXPECT_EQ(find({4000, 4000}, 995000), Found(0, 0));
+  EXPECT_EQ(find({500000}, 950000), Found(0, 0));
+}
+
+// An array on the host is like any other, beside the device's account.
+TEST_F(CudaIndexTest, ArraysOnTheHostAreArrays) {
+  CudaContext* const context = machine_->context();
+  const int64_t used = context->used_bytes();
+  constexpr int64_t kSize = 3 << 20;  // Copies of so much have stages.
+  std::vector<double> values(kSize);
+  std::iota(values.begin(), values.end(), 1.0);
+  context->PageLockFrom(8 * kSize);
+  DeviceBuffer<double> on_host;
+  DeviceBuffer<double> copy;
+  DeviceBuffer<double> small;
+  ASSERT_OK(on_host.Allocate(context, kSize));
+  ASSERT_OK(small.Allocate(context, kSize - 1));
+  context->PageLockFrom(0);
+  ASSERT_OK(copy.Allocate(context, kSize));
+  EXPECT_EQ(context->used_bytes(), used + 8 * (2 * kSize - 1));
+  ASSERT_OK(machine_->Upload(kSize, values.data(), on_host.data()));
+  std::vector<double> back(kSize);
+  ASSERT_OK(machine_->Download(kSize, on_host.data(), back.data()));
+  EXPECT_EQ(back, values);
+  // By a kernel, and by a copy within the device.
+  ASSERT_OK(
+      Run(CopyParams{kSize, on_host.data(), copy.data()}, machine_.get()));
+  ASSERT_OK(machine_->Download(kSize, copy.data(), back.data()));
+  EXPECT_EQ(back, values);
+  ASSERT_OK(on_host.SetZero());
+  ASSERT_OK(machine_->Download(kSize, on_host.data(), back.data()));
+  EXPECT_EQ(back, std::vector<double>(kSize, 0.0));
+  ASSERT_OK(context->CopyOnDevice(on_host.data(), copy.data(), 8 * kSize));
+  ASSERT_OK(machine_->Download(kSize, on_host.data(), back.data()));
+  EXPECT_EQ(back, values);
+  on_host.Release();
+  EXPECT_EQ(context->used_bytes(), used + 8 * (2 * kSize - 1));
+}
+
 TEST_F(CudaIndexTest, MemoryLimitIsAStatus) {
   // The limit is one for all contexts of the process.
   const int64_t held = ProcessBytes(0);

@@ -1,14 +1,13 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // Sums of floats by pairs of floats against sums in long double.
-#include "cuda_kernels/base/term_sum.h"
-
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <random>
 #include <vector>
 
+#include "cuda_kernels/base/term_sum.h"
 #include "gtest/gtest.h"
 
 namespace ceres_ext::kernels {
@@ -89,7 +88,7 @@ TEST(TermSum, OfDoubleIsThatOfDouble) {
   EXPECT_EQ(SumOf(terms).rounded(), expected);
 }
 
-// What is not finite stays so.
+// Sums of infinity and NaN are not finite.
 TEST(TermSum, KeepsWhatIsNotFinite) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();

@@ -185,6 +185,24 @@ TEST(DeviceChoice, SparseFactorsOfADeviceCount) {
   EXPECT_EQ(EstimateDeviceSeconds(work, kWarm), dense);
 }
 
+// A problem that is too large for a device stays there while its arrays pass
+// over the bus sooner than the host solves: 24 values of eight bytes each an
+// observation, all of them on the host, where one thread takes 1e-9 s a value.
+TEST(DeviceChoice, ArraysStayOnTheHostWhileThatIsFaster) {
+  SolveWork work = Observations(100000000, 1);
+  const int64_t all = 8 * work.num_values;
+  EXPECT_GT(MostPageLockedBytes(work, kWarm), all);
+  work.num_threads = 64;
+  const int64_t part = MostPageLockedBytes(work, kWarm);
+  EXPECT_LT(part, all / 2);
+  EXPECT_GT(part, 0);
+  // Recomputed Jacobians leave them alone in iterations of PCG.
+  work.recomputed = true;
+  EXPECT_GT(MostPageLockedBytes(work, kWarm), 2 * part);
+  // Nothing where the host is faster.
+  EXPECT_EQ(MostPageLockedBytes(Observations(10, 1), kWarm), 0);
+}
+
 // Measured with one thread or two (plan/device_choice.cc).
 TEST(DeviceChoice, StocksNormalEquationsAreAsFastForFewRows) {
   struct Row {

@@ -59,14 +59,17 @@ Options OnDevice() {
 }
 
 // A solve that has all memory says what it takes. With a limit of just that it
-// is counted, fits and takes the same; with a byte less the host solves, and
-// says the number that it takes, unless the index alone doesn't fit.
+// is counted, fits and takes the same; with a byte less its largest arrays are
+// on the host, and it ends at the same bits; where they can't be, the host
+// solves, and says the number that it takes, unless the index alone doesn't
+// fit.
 TEST(DeviceMemory, IsWhatIsCounted) {
   if (!HasDevice()) {
     GTEST_SKIP() << "skipped: no CUDA device";
   }
   int num_solved = 0;
   int num_counted = 0;
+  int num_page_locked = 0;
   ForEachCase(kNumCases, [&](Random* random) {
     const int num_cameras = 2 + random->Below(random->OneOf({3, 30, 200}));
     const int num_points = 1 + random->Below(random->OneOf({5, 100, 1000}));
@@ -127,6 +130,14 @@ TEST(DeviceMemory, IsWhatIsCounted) {
     ExpectForecast(room);
     EXPECT_EQ(room.memory_bytes, free.memory_bytes);
     const Summary declined = solve(free.memory_bytes - 1);
+    if (declined.device.find("in page-locked memory of the host") !=
+        std::string::npos) {
+      ++num_page_locked;
+      EXPECT_EQ(declined.device.rfind(free.device, 0), 0u) << declined.device;
+      EXPECT_LT(declined.memory_bytes, free.memory_bytes);
+      EXPECT_EQ(declined.final_cost, free.final_cost);
+      return;
+    }
     EXPECT_EQ(declined.device.rfind("host", 0), 0u) << declined.device;
     EXPECT_EQ(declined.memory_forecast_bytes, 0);
     const int64_t counted = NumberBehind("the solve takes ", declined.device);
@@ -142,7 +153,7 @@ TEST(DeviceMemory, IsWhatIsCounted) {
     }
   });
   EXPECT_GT(num_solved, 0);
-  EXPECT_GT(num_counted, 0);
+  EXPECT_GT(num_counted + num_page_locked, 0);
 }
 
 }  // namespace

@@ -507,7 +507,8 @@ enum cudaError_t {
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice,
   cudaMemcpyDeviceToHost,
-  cudaMemcpyDeviceToDevice
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
 };
 constexpr unsigned cudaStreamNonBlocking = 1;
 struct cudaDeviceProp {
@@ -700,6 +701,10 @@ inline cudaError_t cudaMalloc(void** p, size_t n) {
   return emulation::Allocate("cudaMalloc", true, p, n);
 }
 inline cudaError_t cudaFree(void* p) { return emulation::Free("cudaFree", p); }
+inline cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *free = *total = size_t{1} << 40;
+  return emulation::NextOnDevice("cudaMemGetInfo");
+}
 inline cudaError_t cudaMallocHost(void** p, size_t n) {
   return emulation::Allocate("cudaMallocHost", false, p, n);
 }
