@@ -326,9 +326,8 @@ void CudaContext::Forget() {
     static_cast<void>(page.release());
   }
   for (auto& [data, array] : page_locked_) {
-    static_cast<void>(array.release());
+    static_cast<void>(array.release());  // Free looks for it.
   }
-  page_locked_.clear();
   stage_events_.Forget();
 }
 
