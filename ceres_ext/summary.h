@@ -137,8 +137,9 @@ struct Summary : public ceres::Solver::Summary {
   // Forecast of memory_bytes after the set-up: the bytes allocated, plus those
   // of the first factor of a sparse factorisation. 0 on the host. If
   // Options::cuda_memory_limit_bytes or the device may be too small, the set-up
-  // is counted before it allocates more than its index. A solve that does not
-  // fit then leaves the device, and Summary::device has both numbers
+  // is counted before it allocates more than its index. If it does not fit, its
+  // largest arrays stay in page-locked memory of the host, which are not
+  // counted here, or it leaves the device; Summary::device has the numbers
   // (docs/options.md).
   int64_t memory_forecast_bytes = 0;
 

@@ -112,8 +112,8 @@ constexpr double kDeviceSecondsPerCouplingProduct = 2.5e-12;
 constexpr double kDeviceSecondsPerExactStep = 0.25e-3;
 constexpr double kDeviceSecondsOfSetup = 2e-3;
 constexpr double kDeviceSetupSecondsPerValueOfPairs = 1e-8;
-// The host's analysis of a sparse S, by the values of its factor: set-ups of
-// five streets took 0.88 to 1.2 times the inverse of this
+// The host's analysis of a sparse S, by the values of its factor: the set-ups
+// of six streets took 0.82 to 1.24 times of this
 // (docs/measurements/study_exact_tuning.md).
 constexpr double kSecondsPerAnalysis = 0.04;
 constexpr double kSecondsPerAnalyzedValue = 1.4e-8;
@@ -226,7 +226,7 @@ struct ExactSeconds {
   double step = 0.0;
   double setup = 0.0;
 };
-// S is factorised in the way that a device will take.
+// S is factorised in the faster way, as Options::schur_factorization AUTO does.
 ExactSeconds DeviceExactSeconds(const SolveWork& work,
                                 const MachineRates& rates) {
   const double launches = kDeviceSecondsPerExactStep * SlowerLaunch(rates);
@@ -343,8 +343,9 @@ int64_t MostPageLockedBytes(const SolveWork& work, const DeviceState& state) {
   const double passes =
       work.num_steps *
       (kPassesOfStep + (work.recomputed ? 0.0 : work.num_pcg_iterations));
-  return static_cast<int64_t>(std::max(gain, 0.0) * kBusBytesPerSecond /
-                              passes);
+  return passes > 0.0 && gain > 0.0
+             ? static_cast<int64_t>(gain * kBusBytesPerSecond / passes)
+             : 0;
 }
 
 ExactStepCost EstimateExactStepCost(const SolveWork& work,
@@ -480,12 +481,12 @@ std::string WhyHost(const SolveWork& given_work,
     const Clock clock;
     if (kernels::NumCudaDevices(nullptr) > 0) {
       state.rates = RatesOf(options);
+      work.may_be_sparse =
+          work.may_be_sparse && kernels::CudaSparseCholesky::Available().ok();
       static std::atomic<bool> is_started{false};
       if (!is_started.exchange(true) && start_seconds != nullptr) {
         *start_seconds += clock.seconds();
       }
-      work.may_be_sparse =
-          work.may_be_sparse && kernels::CudaSparseCholesky::Available().ok();
       return WhyHost(work, state);
     }
   }

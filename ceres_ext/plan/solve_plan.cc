@@ -73,6 +73,7 @@ SolveWork WorkOf(const PlanRequest& request, const RowFacts& rows) {
     work.factor = rows.factor;
     work.may_be_sparse =
         rows.factor.num_tiles > 0.0 && !work.float_factor &&
+        request.purpose != Purpose::kCovariance &&
         request.options.schur_factorization != SCHUR_FACTORIZATION_DENSE;
   }
   return work;

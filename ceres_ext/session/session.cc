@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "ceres_ext/base/scoped_seconds.h"
@@ -16,6 +18,49 @@ namespace ceres_ext {
 
 using kernels::Status;
 
+namespace {
+
+// Half of the memory that the host has left, or the container (version 2 of
+// control groups).
+int64_t SpareHostBytes() {
+  int64_t free = 0;
+  std::ifstream memory("/proc/meminfo");
+  std::string name;
+  for (int64_t kib = 0; memory >> name >> kib; memory.ignore(80, '\n')) {
+    if (name == "MemAvailable:") {
+      free = 1024 * kib;
+      break;
+    }
+  }
+  int64_t most = 0;
+  int64_t used = 0;
+  std::ifstream of_most("/sys/fs/cgroup/memory.max");
+  std::ifstream of_used("/sys/fs/cgroup/memory.current");
+  if (of_most >> most && of_used >> used) {  // Otherwise there is no limit.
+    free = std::min(free, std::max(most - used, int64_t{0}));
+  }
+  return free / 2;
+}
+
+// Ends the choice of a set-up.
+template <typename Machine>
+class EndOfPageLocks {
+ public:
+  explicit EndOfPageLocks(Machine* machine) : machine_(machine) {}
+  ~EndOfPageLocks() {
+    if constexpr (!kIsHost<Machine>) {
+      machine_->context()->PageLockFrom(0);
+    }
+  }
+  EndOfPageLocks(const EndOfPageLocks&) = delete;
+  EndOfPageLocks& operator=(const EndOfPageLocks&) = delete;
+
+ private:
+  Machine* const machine_;
+};
+
+}  // namespace
+
 template <typename Machine>
 Status Session<Machine>::Setup(const SolvePlan& plan,
                                const SessionSetup& setup,
@@ -26,7 +71,6 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
   if constexpr (!kIsHost<Machine>) {
     // Memory that the set-up frees returns to the device.
     machine_->context()->KeepMemory(false);
-    machine_->context()->PageLockFrom(0);
     machine_->context()->ResetPeak();
   }
   host_program_ = setup.host_program;
@@ -61,22 +105,25 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
       CERES_EXT_RETURN_IF_ERROR(
           ranks_->Reserve(problem_.blocks().f.num_values()));
     }
+    bool page_locks = false;
+    const EndOfPageLocks<Machine> end(machine_);
     CERES_EXT_RETURN_IF_ERROR(
-        CheckMemory(plan, setup, forms, *structure, record));
+        CheckMemory(plan, setup, forms, *structure, record, &page_locks));
     has_float_blocks_ = plan.mixed && (!structure->observations.empty() ||
                                        (problem_.views() != nullptr &&
                                         !forms.recomputed_views &&
                                         problem_.views()->private_family < 0));
-    return SetupRest(plan, setup, forms, *structure, record, &parts_);
+    CERES_EXT_RETURN_IF_ERROR(
+        SetupRest(plan, setup, forms, *structure, record, &parts_));
+    // Later there would be no room for it.
+    return page_locks && setup.may_want_gradient
+               ? parts_.evaluator.ReserveGradient()
+               : Status();
   };
-  const Status status = set_up_problem();
-  if constexpr (!kIsHost<Machine>) {
-    machine_->context()->PageLockFrom(0);
-  }
   if (ranks_ == nullptr) {
-    return status;
+    return set_up_problem();
   }
-  CERES_EXT_RETURN_IF_ERROR(ranks_->Agree(status));
+  CERES_EXT_RETURN_IF_ERROR(ranks_->Agree(set_up_problem()));
   return parts_.solver.AgreeOnSecondLevel();
 }
 
@@ -116,12 +163,15 @@ Status Session<Machine>::FindForms(const SolvePlan& plan,
 
 // Counting is setting up once more, which takes time where the host has rows to
 // put in order, so it is done where memory may be short. The rest has been seen
-// to take up to ten times what is held by then.
+// to take up to ten times what is held by then. Arrays that the device has no
+// room for stay on the host, where the plan allows so much.
 template <typename Machine>
 Status Session<Machine>::CheckMemory(const SolvePlan& plan,
                                      const SessionSetup& setup,
                                      const Forms& forms,
-                                     const ProblemStructure& structure) {
+                                     const ProblemStructure& structure,
+                                     Summary* record,
+                                     bool* page_locks) {
   if constexpr (!kIsHost<Machine>) {
     constexpr int64_t kMostRest = 20;
     kernels::CudaContext* const context = machine_->context();
@@ -153,8 +203,12 @@ Status Session<Machine>::CheckMemory(const SolvePlan& plan,
       context->FindPageLocked(
           count.changes(), held, of_caller, &least, &page_locked);
     }
-    if (least > 0 && page_locked <= plan.most_page_locked_bytes) {
+    const int num_ranks =
+        setup.communicator == nullptr ? 1 : setup.communicator->size();
+    if (least > 0 && page_locked <= plan.most_page_locked_bytes &&
+        page_locked <= SpareHostBytes() / num_ranks) {
       context->PageLockFrom(least);
+      *page_locks = true;
       char text[64];
       std::snprintf(text,
                     sizeof(text),

@@ -199,7 +199,8 @@ class Session {
                               const SessionSetup& setup,
                               const Forms& forms,
                               const ProblemStructure& structure,
-                              Summary* record);
+                              Summary* record,
+                              bool* page_locks);
   // Evaluators of the batches, the Jacobian and the solver of steps.
   kernels::Status SetupRest(const SolvePlan& plan,
                             const SessionSetup& setup,

@@ -70,7 +70,7 @@ std::string WhyNoDevice(cudaError_t error) {
     if (version == 0) {
       return kNoCudaDriver;
     }
-    if (version > 0) {
+    if (version > 0 && version / 1000 < kRuntimeVersion / 1000) {
       return "the driver is of CUDA " + std::to_string(version / 1000) + "." +
              std::to_string(version % 1000 / 10) +
              ", and this build needs one of CUDA " +
@@ -454,14 +454,19 @@ void CudaContext::FindPageLocked(const std::vector<int64_t>& changes,
 }
 
 Status CudaContext::AllocateOnHost(int64_t num_bytes, void** data) {
-  PageLockedBuffer array;
-  if (!AllocatePageLocked(num_bytes, &array).ok()) {
+  void* memory = nullptr;
+  const cudaError_t error =
+      cudaMallocHost(&memory, static_cast<size_t>(num_bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    Ignore(error);
     return {StatusCode::kOutOfMemory,
             "The host refused " + std::to_string(num_bytes) +
                 " bytes of page-locked memory."};
   }
-  *data = array.get();
-  page_locked_.emplace(*data, std::move(array));
+  CERES_EXT_RETURN_IF_CUDA_ERROR(error);
+  PageLockedBuffer array(memory);
+  page_locked_.emplace(memory, std::move(array));
+  *data = memory;
   return {};
 }
 
@@ -473,6 +478,11 @@ Status CudaContext::Allocate(int64_t num_bytes, void** data) {
   if (is_counting_memory) {
     // An address that is never used.
     *data = reinterpret_cast<void*>(uintptr_t{1} << 20);
+    // Each array is freed at most once, which must not throw.
+    const size_t num_changes = 2 * (counted_changes_.size() + 1);
+    if (counted_changes_.capacity() < num_changes) {
+      counted_changes_.reserve(2 * num_changes);
+    }
     counted_changes_.push_back(num_bytes);
     used_bytes_ += num_bytes;
     peak_bytes_ = std::max(peak_bytes_, used_bytes_);
@@ -539,8 +549,10 @@ void CudaContext::Free(void* data, int64_t num_bytes) {
     return;
   }
   if (const auto array = page_locked_.find(data); array != page_locked_.end()) {
-    FlushLater();
-    Ignore(cudaStreamSynchronize(stream_));  // Kernels use it, and copies.
+    if (!is_forgotten_) {
+      FlushLater();
+      Ignore(cudaStreamSynchronize(stream_));  // Kernels use it, and copies.
+    }
     page_locked_.erase(array);
     return;
   }
@@ -786,6 +798,10 @@ Status CudaContext::CopyOnDevice(void* to,
     return launch_buffer_->AddCopy(to, from, num_bytes);
   }
   CERES_EXT_RETURN_IF_ERROR(Flush());
+  // A copy from host to host waits for the stream, without a watch.
+  if (watch_ && HasArraysOnHost()) {
+    CERES_EXT_RETURN_IF_ERROR(Synchronize());
+  }
   return QueueCopy(to,
                    from,
                    num_bytes,
@@ -797,6 +813,9 @@ Status CudaContext::QueueCopyToHost(void* page_locked,
                                     const void* device,
                                     int64_t num_bytes) const {
   CERES_EXT_RETURN_IF_ERROR(Flush());
+  if (watch_ && HasArraysOnHost()) {
+    CERES_EXT_RETURN_IF_ERROR(Synchronize());
+  }
   CERES_EXT_RETURN_IF_ERROR(
       QueueCopy(page_locked,
                 device,

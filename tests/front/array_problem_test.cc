@@ -619,7 +619,7 @@ TEST(ArrayProblem, NoMemoryIsAFailureWithTheStartKept) {
   const Arrays start = arrays;
   ArrayProblem problem = arrays.Make();
   Options ext_options = On(DEVICE_CUDA);
-  ext_options.cuda_memory_limit_bytes = 100000;
+  ext_options.cuda_memory_limit_bytes = 1000;
   ext_options.fallback = FALLBACK_REFUSE;
   Summary summary;
   Solve(SolverOptions(), ext_options, &problem, &summary);

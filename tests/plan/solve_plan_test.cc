@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <variant>
@@ -248,6 +249,26 @@ TEST_F(SolvePlanTest, ChoosesExactStepsOfASparseFactor) {
   request_.solver_options.use_mixed_precision_solves = true;
   Plan();
   EXPECT_FALSE(facts_.work.may_be_sparse);
+}
+
+// Arrays that a device has no room for may stay on the host.
+TEST_F(SolvePlanTest, ArraysMayStayOnTheHost) {
+  rows_.num_observations = 100000;
+  rows_.num_values = 2400000;
+  options().device = DEVICE_CUDA;
+  EXPECT_EQ(Plan().most_page_locked_bytes, std::numeric_limits<int64_t>::max());
+  options().device = DEVICE_AUTO;
+  const int64_t most = Plan().most_page_locked_bytes;
+  EXPECT_GT(most, 0);
+  EXPECT_LT(most, int64_t{1} << 40);
+  // Not what exact steps, or products with S, are taken of.
+  request_.solver_options.use_explicit_schur_complement = true;
+  EXPECT_EQ(Plan().most_page_locked_bytes, 0);
+  request_.solver_options.use_explicit_schur_complement = false;
+  request_.solver_options.linear_solver_type = ceres::DENSE_SCHUR;
+  EXPECT_EQ(Plan().most_page_locked_bytes, 0);
+  options().device = DEVICE_HOST;
+  EXPECT_EQ(Plan().most_page_locked_bytes, 0);
 }
 
 // The set-up of S with pairs is shared out among ten steps: it costs 250,000

@@ -102,6 +102,7 @@ TEST(DeviceMemory, IsWhatIsCounted) {
             ? SCHUR_FACTORIZATION_SPARSE
             : SCHUR_FACTORIZATION_AUTO;
     const Random start = *random;
+    std::vector<std::vector<double>> parameters;  // of the last solve
     const auto solve = [&](int64_t limit) {
       Random same = start;
       BalTestProblem bal = MakeBalTestProblem(
@@ -111,6 +112,7 @@ TEST(DeviceMemory, IsWhatIsCounted) {
       ext_options.cuda_memory_limit_bytes = limit;
       Summary summary;
       Solve(options, ext_options, &problem, &summary);
+      parameters = {bal.cameras, bal.points};
       return summary;
     };
     const Summary free = solve(0);
@@ -129,6 +131,7 @@ TEST(DeviceMemory, IsWhatIsCounted) {
     const Summary room = solve(free.memory_bytes);
     ExpectForecast(room);
     EXPECT_EQ(room.memory_bytes, free.memory_bytes);
+    const std::vector<std::vector<double>> expected = parameters;
     const Summary declined = solve(free.memory_bytes - 1);
     if (declined.device.find("in page-locked memory of the host") !=
         std::string::npos) {
@@ -136,6 +139,7 @@ TEST(DeviceMemory, IsWhatIsCounted) {
       EXPECT_EQ(declined.device.rfind(free.device, 0), 0u) << declined.device;
       EXPECT_LT(declined.memory_bytes, free.memory_bytes);
       EXPECT_EQ(declined.final_cost, free.final_cost);
+      EXPECT_EQ(parameters, expected);
       return;
     }
     EXPECT_EQ(declined.device.rfind("host", 0), 0u) << declined.device;
