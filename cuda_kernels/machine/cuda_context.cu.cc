@@ -47,7 +47,7 @@ constexpr int kRuntimeVersion = 13000;  // emulated
 
 // The driver's newest CUDA, 13000 for 13.0; 0: no driver is installed; below 0:
 // it does not say.
-int DriverVersion() {
+int CudaOfDriver() {
   int version = 0;
   const cudaError_t error = cudaDriverGetVersion(&version);
   if (error != cudaSuccess) {
@@ -66,7 +66,7 @@ std::string WhyNoDevice(cudaError_t error) {
     return kNoDevice;
   }
   if (error == cudaErrorInsufficientDriver) {
-    const int version = DriverVersion();
+    const int version = CudaOfDriver();
     if (version == 0) {
       return kNoCudaDriver;
     }
@@ -172,7 +172,7 @@ const std::vector<int64_t>& CountMemory::changes() const {
   return context_->counted_changes_;
 }
 
-bool HasCudaDriver() { return DriverVersion() != 0; }
+bool HasCudaDriver() { return CudaOfDriver() != 0; }
 
 int NumCudaDevices(std::string* why_none) {
   int num_devices = 0;

@@ -11,6 +11,7 @@
 
 #include "cuda_kernels/machine/cuda_process.h"
 #include "cuda_kernels/machine/cuda_sort.h"
+#include "cuda_kernels/ops/vectors.h"
 #include "cuda_kernels/structure/coupling_index.h"
 #include "cuda_kernels/structure/cuda_coupling_index.h"
 #include "cuda_kernels/structure/row_index.h"
@@ -619,8 +620,8 @@ TEST_F(CudaIndexTest, ArraysOnTheHostAreArrays) {
   ASSERT_OK(machine_->Download(kSize, on_host.data(), back.data()));
   EXPECT_EQ(back, values);
   // By a kernel, and by a copy within the device.
-  ASSERT_OK(
-      Run(CopyParams{kSize, on_host.data(), copy.data()}, machine_.get()));
+  ASSERT_OK(kernels::Run(CopyParams{kSize, on_host.data(), copy.data()},
+                         machine_.get()));
   ASSERT_OK(machine_->Download(kSize, copy.data(), back.data()));
   EXPECT_EQ(back, values);
   ASSERT_OK(on_host.SetZero());
