@@ -240,8 +240,8 @@ struct Options {
   // device; 0 for no limit. If a problem needs more, which is forecast before
   // most of it is allocated (Summary::memory_forecast_bytes), its largest
   // arrays stay in page-locked memory of the host, and Summary::device says so.
-  // The host solves it if DEVICE_AUTO estimates that this is faster, if steps
-  // are exact or S is a matrix, and if that is not enough.
+  // The host solves it where that is estimated to be faster, unless fallback is
+  // REFUSE, if steps are exact or S is a matrix, and if that is not enough.
   int64_t cuda_memory_limit_bytes = 0;
 
   // The caller's cudaStream_t for all work, which must outlive the solve; if

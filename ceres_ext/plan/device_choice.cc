@@ -335,17 +335,19 @@ double EstimateDeviceSeconds(const SolveWork& work, const DeviceState& state) {
 }
 
 int64_t MostPageLockedBytes(const SolveWork& work, const DeviceState& state) {
-  // PCI Express 3 with 16 lanes, 4 and 5 have two and four times as much.
+  // PCI Express 3 with 16 lanes; 5 had 3e10 with this number of passes, and
+  // page-locking took so long (docs/measurements/scaling.md).
   constexpr double kBusBytesPerSecond = 1.2e10;
+  constexpr double kSecondsPerByte = 4.2e-10;
   constexpr double kPassesOfStep = 10.0;
   const double gain = EstimateHostSeconds(work, state.rates) -
                       EstimateDeviceSeconds(work, state);
   const double passes =
       work.num_steps *
       (kPassesOfStep + (work.recomputed ? 0.0 : work.num_pcg_iterations));
-  return passes > 0.0 && gain > 0.0
-             ? static_cast<int64_t>(gain * kBusBytesPerSecond / passes)
-             : 0;
+  return gain > 0.0 ? static_cast<int64_t>(gain / (kSecondsPerByte +
+                                                   passes / kBusBytesPerSecond))
+                    : 0;
 }
 
 ExactStepCost EstimateExactStepCost(const SolveWork& work,

@@ -186,9 +186,9 @@ std::string WhyStored(const RowFacts& rows) {
 }
 bool NeedsStored(const RowFacts& rows) { return !WhyStored(rows).empty(); }
 
-// How much of a problem that is larger than the device may stay on the host. A
-// device that was asked for takes any problem. Matrices of exact steps do not
-// stay there.
+// How much of a problem that is larger than the device may stay on the host:
+// all, if the host is not to solve it. Matrices of exact steps do not stay
+// there.
 int64_t MostPageLocked(const PlanRequest& request,
                        const RowFacts& rows,
                        const kernels::MachineRates& rates,
@@ -197,7 +197,7 @@ int64_t MostPageLocked(const PlanRequest& request,
       plan.step.use_explicit_schur_complement) {
     return 0;
   }
-  if (request.options.device == DEVICE_CUDA) {
+  if (request.options.device == DEVICE_CUDA && !MayFallBack(request.options)) {
     return std::numeric_limits<int64_t>::max();
   }
   SolveWork work = WorkOf(request, rows);

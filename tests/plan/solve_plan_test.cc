@@ -255,12 +255,16 @@ TEST_F(SolvePlanTest, ChoosesExactStepsOfASparseFactor) {
 TEST_F(SolvePlanTest, ArraysMayStayOnTheHost) {
   rows_.num_observations = 100000;
   rows_.num_values = 2400000;
+  for (const DeviceType device : {DEVICE_CUDA, DEVICE_AUTO}) {
+    options().device = device;
+    const int64_t most = Plan().most_page_locked_bytes;
+    EXPECT_GT(most, 0);
+    EXPECT_LT(most, int64_t{1} << 40);
+  }
+  // The host is not to solve it.
   options().device = DEVICE_CUDA;
+  options().fallback = FALLBACK_REFUSE;
   EXPECT_EQ(Plan().most_page_locked_bytes, std::numeric_limits<int64_t>::max());
-  options().device = DEVICE_AUTO;
-  const int64_t most = Plan().most_page_locked_bytes;
-  EXPECT_GT(most, 0);
-  EXPECT_LT(most, int64_t{1} << 40);
   // Not what exact steps, or products with S, are taken of.
   request_.solver_options.use_explicit_schur_complement = true;
   EXPECT_EQ(Plan().most_page_locked_bytes, 0);
