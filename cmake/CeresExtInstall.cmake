@@ -91,6 +91,7 @@ foreach(
   cuda_kernels/base/pcg_scalars.h
   cuda_kernels/base/small_matrix.h
   cuda_kernels/base/status.h
+  cuda_kernels/base/term_sum.h
   cuda_kernels/base/vector_sums.h
   cuda_kernels/cuda/camera_chunks.cuh
   cuda_kernels/cuda/camera_sums.cuh
