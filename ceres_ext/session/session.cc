@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +13,8 @@
 #include "ceres_ext/rows/observation_evaluator.h"
 #include "ceres_ext/rows/row_groups_evaluator.h"
 #include "ceres_ext/session/method_name.h"
+#include "cuda_kernels/machine/cuda_context.h"
+#include "cuda_kernels/machine/host_processors.h"
 
 namespace ceres_ext {
 
@@ -20,44 +22,8 @@ using kernels::Status;
 
 namespace {
 
-// Half of the memory that the host has left, or the container (version 2 of
-// control groups).
-int64_t SpareHostBytes() {
-  int64_t free = 0;
-  std::ifstream memory("/proc/meminfo");
-  std::string name;
-  for (int64_t kib = 0; memory >> name >> kib; memory.ignore(80, '\n')) {
-    if (name == "MemAvailable:") {
-      free = 1024 * kib;
-      break;
-    }
-  }
-  int64_t most = 0;
-  int64_t used = 0;
-  std::ifstream of_most("/sys/fs/cgroup/memory.max");
-  std::ifstream of_used("/sys/fs/cgroup/memory.current");
-  if (of_most >> most && of_used >> used) {  // Otherwise there is no limit.
-    free = std::min(free, std::max(most - used, int64_t{0}));
-  }
-  return free / 2;
-}
-
-// Ends the choice of a set-up.
-template <typename Machine>
-class EndOfPageLocks {
- public:
-  explicit EndOfPageLocks(Machine* machine) : machine_(machine) {}
-  ~EndOfPageLocks() {
-    if constexpr (!kIsHost<Machine>) {
-      machine_->context()->PageLockFrom(0);
-    }
-  }
-  EndOfPageLocks(const EndOfPageLocks&) = delete;
-  EndOfPageLocks& operator=(const EndOfPageLocks&) = delete;
-
- private:
-  Machine* const machine_;
-};
+// At most a part of what the host has left is page-locked.
+int64_t SpareHostBytes() { return kernels::FreeHostMemory("") / 2; }
 
 }  // namespace
 
@@ -106,7 +72,10 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
           ranks_->Reserve(problem_.blocks().f.num_values()));
     }
     bool page_locks = false;
-    const EndOfPageLocks<Machine> end(machine_);
+    std::optional<kernels::EndOfPageLocks> end;
+    if constexpr (!kIsHost<Machine>) {
+      end.emplace(machine_->context());
+    }
     CERES_EXT_RETURN_IF_ERROR(
         CheckMemory(plan, setup, forms, *structure, record, &page_locks));
     has_float_blocks_ = plan.mixed && (!structure->observations.empty() ||

@@ -121,30 +121,14 @@ void Ignore(cudaError_t error) {
   if (error != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
   }
-}  // The answer of a query, which is not left behind as an error of the thread.
+}
+// The answer of a query, which is not left behind as an error of the thread.
 bool IsReady(cudaError_t error) {
   if (error != cudaErrorNotReady) {
     return true;
   }
   Ignore(error);
   return false;
-}
-
-// An array that should be on the device may be on the host.
-cudaMemcpyKind KindOf(bool may_be_on_host, cudaMemcpyKind kind) {
-  return may_be_on_host ? cudaMemcpyDefault : kind;
-}
-
-Status QueueCopy(void* to,
-                 const void* from,
-                 int64_t num_bytes,
-                 cudaMemcpyKind kind,
-                 cudaStream_t stream) {
-  if (num_bytes > 0) {
-    CERES_EXT_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
-        to, from, static_cast<size_t>(num_bytes), kind, stream));
-  }
-  return Status();
 }
 
 // State of this thread.
@@ -171,6 +155,8 @@ int64_t CountMemory::peak_bytes() const { return context_->peak_bytes_; }
 const std::vector<int64_t>& CountMemory::changes() const {
   return context_->counted_changes_;
 }
+
+EndOfPageLocks::~EndOfPageLocks() { context_->PageLockFrom(0); }
 
 bool HasCudaDriver() { return CudaOfDriver() != 0; }
 
@@ -339,10 +325,7 @@ Status CudaContext::SynchronizeDevice() const {
 
 Status CudaContext::Synchronize() const {
   CERES_EXT_RETURN_IF_ERROR(Flush());
-  if (watch_) {
-    CERES_EXT_RETURN_IF_ERROR(
-        WatchUntil([this] { return IsReady(cudaStreamQuery(stream_)); }));
-  }
+  CERES_EXT_RETURN_IF_ERROR(WatchStream());
   CERES_EXT_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_));
   waiting_bytes_ = 0;
   return Status();
@@ -371,12 +354,18 @@ Status CudaContext::WatchUntil(const std::function<bool()>& is_done) const {
   return {};
 }
 
+Status CudaContext::WatchStream() const {
+  return watch_
+             ? WatchUntil([this] { return IsReady(cudaStreamQuery(stream_)); })
+             : Status();
+}
+
 Status CudaContext::CheckLimit(int64_t num_bytes) const {
-  const int64_t others =
-      ProcessBytes(options_.device) - used_bytes_ - kept_bytes_;
-  if (num_bytes <= Limit() - others) {
+  const int64_t room = RoomOfLimit(used_bytes_ + kept_bytes_);
+  if (num_bytes <= room) {
     return {};
   }
+  const int64_t others = Limit() - room;
   return {StatusCode::kOutOfMemory,
           "The solve takes " + std::to_string(num_bytes) +
               " bytes of device memory, the limit is " +
@@ -393,13 +382,17 @@ int64_t CudaContext::Limit() const {
 }
 
 bool CudaContext::MayRunShort(int64_t num_bytes) const {
-  const int64_t others = ProcessBytes(options_.device) - used_bytes_;
-  return num_bytes > Limit() - others;
+  // What is kept may be of other sizes.
+  return num_bytes > RoomOfLimit(used_bytes_);
+}
+
+int64_t CudaContext::RoomOfLimit(int64_t num_held_bytes) const {
+  return Limit() - (ProcessBytes(options_.device) - num_held_bytes);
 }
 
 int64_t CudaContext::Room(int64_t num_used_bytes) const {
   const int64_t held = num_used_bytes + kept_bytes_;
-  int64_t room = Limit() - (ProcessBytes(options_.device) - held);
+  int64_t room = RoomOfLimit(held);
   size_t free = 0;
   size_t total = 0;
   const cudaError_t error = cudaMemGetInfo(&free, &total);
@@ -454,19 +447,10 @@ void CudaContext::FindPageLocked(const std::vector<int64_t>& changes,
 }
 
 Status CudaContext::AllocateOnHost(int64_t num_bytes, void** data) {
-  void* memory = nullptr;
-  const cudaError_t error =
-      cudaMallocHost(&memory, static_cast<size_t>(num_bytes));
-  if (error == cudaErrorMemoryAllocation) {
-    Ignore(error);
-    return {StatusCode::kOutOfMemory,
-            "The host refused " + std::to_string(num_bytes) +
-                " bytes of page-locked memory."};
-  }
-  CERES_EXT_RETURN_IF_CUDA_ERROR(error);
-  PageLockedBuffer array(memory);
-  page_locked_.emplace(memory, std::move(array));
-  *data = memory;
+  PageLockedBuffer array;
+  CERES_EXT_RETURN_IF_ERROR(AllocatePageLocked(num_bytes, &array));
+  *data = array.get();
+  page_locked_.emplace(*data, std::move(array));
   return {};
 }
 
@@ -659,18 +643,13 @@ Status CudaContext::CopyStaged(char* device,
     const KeepCurrentContext keep;
     CERES_EXT_RETURN_IF_ERROR(Activate());
     for (int64_t at = stage * kStageBytes; at < num_bytes; at += kStride) {
-      const size_t size =
-          static_cast<size_t>(std::min(kStageBytes, num_bytes - at));
+      const int64_t size = std::min(kStageBytes, num_bytes - at);
       if (at >= kStride) {
         CERES_EXT_RETURN_IF_ERROR(stage_events_.Wait(stage));
       }
-      std::memcpy(memory, host + at, size);
-      CERES_EXT_RETURN_IF_CUDA_ERROR(
-          cudaMemcpyAsync(device + at,
-                          memory,
-                          size,
-                          KindOf(HasArraysOnHost(), cudaMemcpyHostToDevice),
-                          stream_));
+      std::memcpy(memory, host + at, static_cast<size_t>(size));
+      CERES_EXT_RETURN_IF_ERROR(
+          QueueCopy(device + at, memory, size, cudaMemcpyHostToDevice));
       CERES_EXT_RETURN_IF_ERROR(stage_events_.Record(stage, stream_));
     }
     return Status();
@@ -700,6 +679,27 @@ Status CudaContext::CopyStaged(char* device,
   return Status();
 }
 
+Status CudaContext::QueueCopy(void* to,
+                              const void* from,
+                              int64_t num_bytes,
+                              int kind) const {
+  if (num_bytes <= 0) {
+    return {};
+  }
+  if (HasArraysOnHost()) {
+    kind = cudaMemcpyDefault;
+    // A copy from host to host waits for the stream, without a watch.
+    CERES_EXT_RETURN_IF_ERROR(WatchStream());
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(to,
+                      from,
+                      static_cast<size_t>(num_bytes),
+                      static_cast<cudaMemcpyKind>(kind),
+                      stream_));
+  return {};
+}
+
 Status CudaContext::CopyToDevice(void* device,
                                  const void* host,
                                  int64_t num_bytes) const {
@@ -710,22 +710,15 @@ Status CudaContext::CopyToDevice(void* device,
   if (void* const room = WaitingRoom(num_bytes); room != nullptr) {
     std::memcpy(room, host, static_cast<size_t>(num_bytes));
     copied_bytes_ += num_bytes;
-    return QueueCopy(device,
-                     room,
-                     num_bytes,
-                     KindOf(HasArraysOnHost(), cudaMemcpyHostToDevice),
-                     stream_);
+    return QueueCopy(device, room, num_bytes, cudaMemcpyHostToDevice);
   }
+  // Several threads copy by way of stages, and only one may watch.
   const Status status =
-      num_bytes >= kStagedBytes && HasStages()
+      num_bytes >= kStagedBytes && !HasArraysOnHost() && HasStages()
           ? CopyStaged(static_cast<char*>(device),
                        static_cast<const char*>(host),
                        num_bytes)
-          : QueueCopy(device,
-                      host,
-                      num_bytes,
-                      KindOf(HasArraysOnHost(), cudaMemcpyHostToDevice),
-                      stream_);
+          : QueueCopy(device, host, num_bytes, cudaMemcpyHostToDevice);
   copied_bytes_ += num_bytes;
   // The host memory, or stages, are in use until the stream has done its work.
   const Status end = Synchronize();
@@ -790,7 +783,7 @@ Status CudaContext::CopyOnDevice(void* to,
         to,
         from,
         static_cast<size_t>(num_bytes),
-        KindOf(HasArraysOnHost(), cudaMemcpyDeviceToDevice)));
+        HasArraysOnHost() ? cudaMemcpyDefault : cudaMemcpyDeviceToDevice));
     return Status();
   }
 #endif
@@ -798,30 +791,15 @@ Status CudaContext::CopyOnDevice(void* to,
     return launch_buffer_->AddCopy(to, from, num_bytes);
   }
   CERES_EXT_RETURN_IF_ERROR(Flush());
-  // A copy from host to host waits for the stream, without a watch.
-  if (watch_ && HasArraysOnHost()) {
-    CERES_EXT_RETURN_IF_ERROR(Synchronize());
-  }
-  return QueueCopy(to,
-                   from,
-                   num_bytes,
-                   KindOf(HasArraysOnHost(), cudaMemcpyDeviceToDevice),
-                   stream_);
+  return QueueCopy(to, from, num_bytes, cudaMemcpyDeviceToDevice);
 }
 
 Status CudaContext::QueueCopyToHost(void* page_locked,
                                     const void* device,
                                     int64_t num_bytes) const {
   CERES_EXT_RETURN_IF_ERROR(Flush());
-  if (watch_ && HasArraysOnHost()) {
-    CERES_EXT_RETURN_IF_ERROR(Synchronize());
-  }
   CERES_EXT_RETURN_IF_ERROR(
-      QueueCopy(page_locked,
-                device,
-                num_bytes,
-                KindOf(HasArraysOnHost(), cudaMemcpyDeviceToHost),
-                stream_));
+      QueueCopy(page_locked, device, num_bytes, cudaMemcpyDeviceToHost));
   copied_bytes_ += num_bytes;
   return Status();
 }
@@ -841,8 +819,15 @@ void FreePageLocked::operator()(void* data) const {
 
 Status AllocatePageLocked(int64_t num_bytes, PageLockedBuffer* buffer) {
   void* data = nullptr;
-  CERES_EXT_RETURN_IF_CUDA_ERROR(
-      cudaMallocHost(&data, static_cast<size_t>(num_bytes)));
+  const cudaError_t error =
+      cudaMallocHost(&data, static_cast<size_t>(num_bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    Ignore(error);
+    return {StatusCode::kOutOfMemory,
+            "The host refused " + std::to_string(num_bytes) +
+                " bytes of page-locked memory."};
+  }
+  CERES_EXT_RETURN_IF_CUDA_ERROR(error);
   buffer->reset(data);
   return Status();
 }

@@ -71,7 +71,8 @@ class KeepCurrentContext {
   int saved_mode_ = kNotExchanged;
 };
 
-// Page-locked host memory, so that copies to it can be queued.
+// Page-locked host memory, so that copies to it can be queued. kOutOfMemory
+// where the host has no more.
 struct FreePageLocked {
   void operator()(void* data) const;
 };
@@ -148,6 +149,18 @@ class CountMemory {
 };
 // True if this thread is in the life of one.
 bool IsCountingMemory();
+
+// Its end is that of a choice by CudaContext::PageLockFrom.
+class EndOfPageLocks {
+ public:
+  explicit EndOfPageLocks(CudaContext* context) : context_(context) {}
+  ~EndOfPageLocks();
+  EndOfPageLocks(const EndOfPageLocks&) = delete;
+  EndOfPageLocks& operator=(const EndOfPageLocks&) = delete;
+
+ private:
+  CudaContext* const context_;
+};
 
 class CudaContext {
  public:
@@ -229,7 +242,8 @@ class CudaContext {
                       int64_t num_more_bytes,
                       int64_t* least,
                       int64_t* page_locked) const;
-  // Arrays of at least so many bytes are there from now on; 0: none.
+  // Arrays of at least so many bytes are there from now on; 0: none. A
+  // set-up's choice ends with it (EndOfPageLocks).
   void PageLockFrom(int64_t least) { page_locked_least_ = least; }
   // True if it may come to an end of memory where it is to hold so many bytes.
   bool MayRunShort(int64_t num_bytes) const;
@@ -293,9 +307,17 @@ class CudaContext {
 
   // The limit of the options, or the device's memory.
   int64_t Limit() const;
-  // The bytes that the context, which uses so many, can come to hold.
+  // The bytes that the context, which holds so many, can come to hold by the
+  // limit.
+  int64_t RoomOfLimit(int64_t num_held_bytes) const;
+  // The same by the device too; so many are in use.
   int64_t Room(int64_t num_used_bytes) const;
   Status AllocateOnHost(int64_t num_bytes, void** data);
+  // kind: cudaMemcpyKind of arrays that are all on the device.
+  Status QueueCopy(void* to,
+                   const void* from,
+                   int64_t num_bytes,
+                   int kind) const;
   // An end of a copy may be an array on the host.
   bool HasArraysOnHost() const { return !page_locked_.empty(); }
   // kOutOfMemory where the limit or the device has no more.
@@ -321,6 +343,8 @@ class CudaContext {
   }
   // Until is_done() is true; the error of the watch, if there is one.
   Status WatchUntil(const std::function<bool()>& is_done) const;
+  // With a watch, until the stream has done its work.
+  Status WatchStream() const;
 
   friend class CountMemory;
 

@@ -44,7 +44,7 @@ bool HasItem(const std::string& list, const std::string& item) {
   return false;
 }
 
-// The folder of the process's group in the hierarchy that has the processors
+// The folder of the process's group in the hierarchy that has the controller
 // ("" of version 2), from the hierarchy's root on: /proc/self/cgroup has lines
 //   4:cpu,cpuacct:/folder
 //   0::/folder
@@ -83,30 +83,51 @@ double QuotaOfVersion2(const std::string& folder) {
   return quota > 0.0 && period > 0.0 ? quota / period : kNoQuota;
 }
 
-// Limits of the group and its parents up to the mount point of the hierarchy.
-template <typename Quota>
-double SmallestQuota(const std::string& mount_point,
+// What one group leaves of its memory; all where a file is missing or says so.
+double MemoryLeft(const std::string& folder,
+                  const char* most_name,
+                  const char* used_name) {
+  double most = 0.0;
+  double used = 0.0;
+  std::ifstream of_most(folder + most_name);
+  std::ifstream of_used(folder + used_name);
+  return of_most >> most && of_used >> used ? std::max(most - used, 0.0)
+                                            : kNoQuota;
+}
+double MemoryOfVersion1(const std::string& folder) {
+  return MemoryLeft(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes");
+}
+double MemoryOfVersion2(const std::string& folder) {
+  return MemoryLeft(folder, "/memory.max", "/memory.current");
+}
+
+// Of the group and its parents up to the mount point of the hierarchy.
+template <typename Limit>
+double SmallestLimit(const std::string& mount_point,
                      std::string group,
-                     const Quota& quota_of) {
-  double quota = kNoQuota;
+                     const Limit& limit_of) {
+  double limit = kNoQuota;
   for (;;) {
-    quota = std::min(quota, quota_of(mount_point + group));
+    limit = std::min(limit, limit_of(mount_point + group));
     const size_t slash = group.find_last_of('/');
     if (slash == std::string::npos) {
-      return quota;
+      return limit;
     }
     group.resize(slash);
   }
 }
 
-}  // namespace
-
+// The smallest limit of the control groups of the process and of their parents.
 // /proc/self/mountinfo has lines
 //   id parent device folder mount_point options [tag...] - type source options
 // where `folder`, of the hierarchy, is the root of what is mounted: in a
 // container the group of the container.
-double ControlGroupQuota(const std::string& root) {
-  double quota = kNoQuota;
+template <typename Limit>
+double ControlGroupLimit(const std::string& root,
+                         const char* controller,
+                         const Limit& of_version_1,
+                         const Limit& of_version_2) {
+  double limit = kNoQuota;
   std::ifstream file(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(file, line);) {
     std::istringstream fields(line);
@@ -120,20 +141,42 @@ double ControlGroupQuota(const std::string& root) {
     }
     fields >> type >> skipped >> options;
     const bool is_version_2 = type == "cgroup2";
-    if (!is_version_2 && !(type == "cgroup" && HasItem(options, "cpu"))) {
+    if (!is_version_2 && !(type == "cgroup" && HasItem(options, controller))) {
       continue;
     }
-    std::string group = GroupFolder(root, is_version_2 ? "" : "cpu");
+    std::string group = GroupFolder(root, is_version_2 ? "" : controller);
     if (mounted != "/" && (group + '/').rfind(mounted + '/', 0) == 0) {
       group.erase(0, mounted.size());
     }
-    quota = std::min(
-        quota,
-        SmallestQuota(root + mount_point,
-                      group,
-                      is_version_2 ? QuotaOfVersion2 : QuotaOfVersion1));
+    limit = std::min(limit,
+                     SmallestLimit(root + mount_point,
+                                   group,
+                                   is_version_2 ? of_version_2 : of_version_1));
   }
-  return quota;
+  return limit;
+}
+
+}  // namespace
+
+double ControlGroupQuota(const std::string& root) {
+  return ControlGroupLimit(root, "cpu", QuotaOfVersion1, QuotaOfVersion2);
+}
+
+int64_t FreeHostMemory(const std::string& root) {
+  double free = 0.0;
+  // "MemAvailable:   24576 kB"
+  std::ifstream memory(root + "/proc/meminfo");
+  for (std::string line; std::getline(memory, line);) {
+    std::istringstream fields(line);
+    std::string name;
+    double kib = 0.0;
+    if (fields >> name >> kib && name == "MemAvailable:") {
+      free = 1024.0 * kib;
+    }
+  }
+  return static_cast<int64_t>(std::min(
+      free,
+      ControlGroupLimit(root, "memory", MemoryOfVersion1, MemoryOfVersion2)));
 }
 
 int NumUsableProcessors() {

@@ -1,6 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// How many threads of the host can run at once.
+// How many threads of the host can run at once, and how much memory they can
+// take.
 //
 //   options.num_threads = NumUsableProcessors();
 //
@@ -10,6 +11,7 @@
 #ifndef CERES_EXT_CUDA_KERNELS_MACHINE_HOST_PROCESSORS_H_
 #define CERES_EXT_CUDA_KERNELS_MACHINE_HOST_PROCESSORS_H_
 
+#include <cstdint>
 #include <string>
 
 namespace ceres_ext::kernels {
@@ -24,6 +26,12 @@ int NumUsableProcessors();
 // cpu.cfs_period_us of version 1. Infinity where there is none. The files are
 // read below `root`, "" for those of the system.
 double ControlGroupQuota(const std::string& root);
+
+// Bytes that the process can take without swapping: what the machine has left,
+// or the control groups of the process and their parents (memory.max and
+// memory.current of version 2, memory.limit_in_bytes and
+// memory.usage_in_bytes of version 1). 0 where the machine does not say.
+int64_t FreeHostMemory(const std::string& root);
 
 }  // namespace ceres_ext::kernels
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -55,6 +56,7 @@ class ControlGroupTest : public testing::Test {
           "5:cpuset:/elsewhere\n4:cpu,cpuacct:" + group + "\n0::/other\n");
   }
   double Quota() const { return ControlGroupQuota(root_); }
+  int64_t Memory() const { return FreeHostMemory(root_); }
 
   std::string root_;
 };
@@ -113,6 +115,37 @@ TEST_F(ControlGroupTest, Containers) {
   Write("/sys/fs/cgroup/cpu.max", "700000 100000\n");
   EXPECT_EQ(Quota(), 7.0);
 }
+
+TEST_F(ControlGroupTest, Memory) {
+  EXPECT_EQ(Memory(), 0);
+  Write("/proc/meminfo",
+        "MemTotal:       16000 kB\nMemFree:  5 kB\nMemAvailable:    8000 kB\n");
+  EXPECT_EQ(Memory(), 8000 * 1024);
+  MountVersion2("/", "/user/service");
+  Write("/sys/fs/cgroup/user/memory.max", "max\n");
+  Write("/sys/fs/cgroup/user/memory.current", "100\n");
+  EXPECT_EQ(Memory(), 8000 * 1024);
+  Write("/sys/fs/cgroup/user/memory.max", "4096\n");
+  EXPECT_EQ(Memory(), 3996);
+  Write("/sys/fs/cgroup/user/service/memory.max", "2048\n");
+  Write("/sys/fs/cgroup/user/service/memory.current", "3000\n");
+  EXPECT_EQ(Memory(), 0);
+}
+
+TEST_F(ControlGroupTest, MemoryOfVersion1) {
+  Write("/proc/meminfo", "MemAvailable:    8000 kB\n");
+  Write("/proc/self/mountinfo",
+        "32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  Write("/proc/self/cgroup", "3:memory:/jobs\n");
+  const std::string folder = "/sys/fs/cgroup/memory/jobs";
+  Write(folder + "/memory.limit_in_bytes", "9223372036854771712\n");
+  Write(folder + "/memory.usage_in_bytes", "1000\n");
+  EXPECT_EQ(Memory(), 8000 * 1024);
+  Write(folder + "/memory.limit_in_bytes", "5000\n");
+  EXPECT_EQ(Memory(), 4000);
+}
+
+TEST(HostProcessors, MemoryOfThisMachine) { EXPECT_GT(FreeHostMemory(""), 0); }
 
 // A thread that may run on one processor alone.
 TEST(HostProcessors, Affinity) {
