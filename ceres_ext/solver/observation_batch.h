@@ -59,7 +59,6 @@ class ObservationBatch final : public Batch,
     e_family_ = e_family;
     f_family_ = f_family;
     machine_ = machine;
-    row_sample_ = {};
   }
   // The Jacobian that everything works on.
   void SetJacobian(const Source& jacobian) { jacobian_ = jacobian; }
@@ -346,13 +345,10 @@ class ObservationBatch final : public Batch,
               cluster[c] >= 0 && of_column[j] == cluster[c] ? 1 : 0;
         }
       }
-      const RowSample* sample = nullptr;
-      CERES_EXT_RETURN_IF_ERROR(SampleOfRows(&sample));
       using Stored = kernels::StoredJacobian<double, Shape, kLayout>;
       using OfCopies = ObservationBatch<Machine, Stored>;
       CERES_EXT_RETURN_IF_ERROR(
           FormSplitSchur<OfCopies>(index_,
-                                   *sample,
                                    jacobian_,
                                    cluster,
                                    varies,
@@ -381,13 +377,9 @@ class ObservationBatch final : public Batch,
     return Run(params, machine_);
   }
 
-  kernels::Status SampleOfRows(const RowSample** sample) final {
-    if (row_sample_.per_camera == 0) {
-      CERES_EXT_RETURN_IF_ERROR(SampleRows(
-          index_, NumSampledRows(index_.num_cameras), machine_, &row_sample_));
-    }
-    *sample = &row_sample_;
-    return {};
+  kernels::Status ListCouplings(std::vector<Coupling>* couplings) final {
+    return ListSampledCouplings(
+        index_, NumSampledRows(index_.num_cameras), machine_, couplings);
   }
 
   kernels::Status PartVectors(const PartVectorsRequest& request) final {
@@ -591,7 +583,6 @@ class ObservationBatch final : public Batch,
   kernels::HostSchurRows schur_rows_;  // of the host
   SchurSums<Machine> schur_sums_;
   Buffer<double> camera_vectors_;  // of PartVectors
-  RowSample row_sample_;
 };
 
 }  // namespace ceres_ext::solver

@@ -11,7 +11,6 @@
 
 #include "cuda_kernels/base/buffer.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/ops/cluster_vectors.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/schur_matrix.h"
@@ -31,7 +30,6 @@ struct SchurBlocksRequest {
 
 // For clusters of F blocks, in host memory; the rest is in the machine's.
 struct SplitRequest {
-  kernels::HostContext* context = nullptr;
   // For each value of F its cluster; -1 if it is not an unknown.
   const std::vector<int32_t>* cluster = nullptr;
   const double* e_diagonal = nullptr;  // D_e; null: zero
@@ -85,7 +83,7 @@ struct PartVectorsRequest {
   double* t = nullptr;
 };
 
-struct RowSample;
+struct Coupling;
 
 // Rows that are pairs of one eliminated block and one F block each.
 struct RowPairs {
@@ -136,8 +134,8 @@ class PartRows {
   virtual kernels::Status ListPartColumns(std::vector<int32_t>* column) = 0;
   // F'F of each camera, packed.
   virtual kernels::Status PartBlocks(double* u) = 0;
-  // A sample of these rows, kept by the object.
-  virtual kernels::Status SampleOfRows(const RowSample** sample) = 0;
+  // Of cameras of the index, by a sample (row_sample.h).
+  virtual kernels::Status ListCouplings(std::vector<Coupling>* couplings) = 0;
   virtual kernels::Status PartVectors(const PartVectorsRequest& request) = 0;
 };
 

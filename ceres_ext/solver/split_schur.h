@@ -8,10 +8,7 @@
 #define CERES_EXT_SOLVER_SPLIT_SCHUR_H_
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <numeric>
-#include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
@@ -21,7 +18,6 @@
 #include "ceres_ext/solver/step_options.h"
 #include "cuda_kernels/base/breakdown.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/ops/block_table.h"
 #include "cuda_kernels/ops/coarse_space.h"
 #include "cuda_kernels/structure/observation_index.h"
@@ -97,128 +93,6 @@ kernels::Status WriteSplitSchur(const ProblemBlocks& blocks,
       csr.num_values(), values.data(), split->values.data());
 }
 
-// The rows of a split problem: points by the clusters of the cameras that they
-// were chosen for, each of which is one point here.
-struct SplitRows {
-  std::vector<int32_t> row;
-  std::vector<int32_t> camera;         // of each row
-  std::vector<int32_t> point;          // of each row, of the split problem
-  std::vector<int32_t> point_of_part;  // of each of these, of the problem
-};
-
-inline void ListSplitRows(const RowSample& sample,
-                          const std::vector<int32_t>& cluster,
-                          kernels::HostContext* context,
-                          SplitRows* rows) {
-  const size_t num_points = sample.point.size();
-  // The clusters that each point was chosen for.
-  std::vector<int64_t> begin(num_points + 1, 0);
-  std::vector<int32_t> of_point;
-  for (const bool is_counting : {true, false}) {
-    for (size_t c = 0; c < cluster.size(); ++c) {
-      for (int32_t i = 0; cluster[c] >= 0 && i < sample.per_camera; ++i) {
-        const int32_t at =
-            sample.of_camera[static_cast<size_t>(sample.per_camera) * c + i];
-        if (at < 0) {
-          break;
-        }
-        if (is_counting) {
-          ++begin[at + 1];
-        } else {
-          of_point[begin[at]++] = cluster[c];
-        }
-      }
-    }
-    if (is_counting) {
-      std::partial_sum(begin.begin(), begin.end(), begin.begin());
-      of_point.resize(static_cast<size_t>(begin.back()));
-    } else {
-      std::rotate(begin.begin(), begin.end() - 1, begin.end());
-      begin[0] = 0;
-    }
-  }
-  // A camera may see a point thousands of times: S sums pairs of rows.
-  constexpr int64_t kMostOfCamera = 16;
-  using OfCluster = std::pair<int32_t, int64_t>;  // a row and its cluster
-  // function(begin, end) of the rows of each part, in their order. scratch:
-  // the rows of the point.
-  const auto for_each_part = [&](int64_t at,
-                                 std::vector<OfCluster>* scratch,
-                                 auto&& function) {
-    scratch->clear();
-    int64_t of_camera = 0;
-    for (int64_t k = sample.row_begin[at]; k < sample.row_begin[at + 1]; ++k) {
-      of_camera =
-          k > sample.row_begin[at] && sample.camera[k] == sample.camera[k - 1]
-              ? of_camera + 1
-              : 0;
-      if (of_camera < kMostOfCamera) {
-        scratch->emplace_back(cluster[sample.camera[k]], k);
-      }
-    }
-    std::sort(scratch->begin(), scratch->end());
-    auto next = scratch->begin();
-    for (int64_t i = begin[at]; i < begin[at + 1]; ++i) {
-      if (i > begin[at] && of_point[i] == of_point[i - 1]) {
-        continue;
-      }
-      const auto is_before = [](const OfCluster& row, int32_t value) {
-        return row.first < value;
-      };
-      const auto first =
-          std::lower_bound(next, scratch->end(), of_point[i], is_before);
-      next =
-          std::lower_bound(first, scratch->end(), of_point[i] + 1, is_before);
-      // One row alone says nothing once its point is eliminated.
-      if (next - first >= 2) {
-        function(first, next);
-      }
-    }
-  };
-  constexpr int64_t kGrain = 1024;
-  const auto n = static_cast<int64_t>(num_points);
-  const int64_t num_chunks = (n + kGrain - 1) / kGrain;
-  // Parts and rows of the chunks before each.
-  std::vector<int64_t> first_part(static_cast<size_t>(num_chunks) + 1, 0);
-  std::vector<int64_t> first_row(first_part.size(), 0);
-  context->ParallelFor(n, kGrain, [&](int64_t first, int64_t last) {
-    int64_t num_parts = 0;
-    int64_t num_rows = 0;
-    std::vector<OfCluster> scratch;
-    for (int64_t at = first; at < last; ++at) {
-      std::sort(of_point.begin() + begin[at], of_point.begin() + begin[at + 1]);
-      for_each_part(at, &scratch, [&](auto begin_of, auto end_of) {
-        ++num_parts;
-        num_rows += end_of - begin_of;
-      });
-    }
-    first_part[first / kGrain + 1] = num_parts;
-    first_row[first / kGrain + 1] = num_rows;
-  });
-  std::partial_sum(first_part.begin(), first_part.end(), first_part.begin());
-  std::partial_sum(first_row.begin(), first_row.end(), first_row.begin());
-  rows->point_of_part.resize(static_cast<size_t>(first_part.back()));
-  for (std::vector<int32_t>* of_rows :
-       {&rows->row, &rows->camera, &rows->point}) {
-    of_rows->resize(static_cast<size_t>(first_row.back()));
-  }
-  context->ParallelFor(n, kGrain, [&](int64_t first, int64_t last) {
-    int64_t part = first_part[first / kGrain];
-    int64_t row = first_row[first / kGrain];
-    std::vector<OfCluster> scratch;
-    for (int64_t at = first; at < last; ++at) {
-      for_each_part(at, &scratch, [&](auto begin_of, auto end_of) {
-        for (auto of = begin_of; of != end_of; ++of) {
-          rows->row[row] = sample.row[of->second];
-          rows->camera[row] = sample.camera[of->second];
-          rows->point[row++] = static_cast<int32_t>(part);
-        }
-        rows->point_of_part[part++] = sample.point[at];
-      });
-    }
-  });
-}
-
 // Takes a sample of the rows of an index whose cameras are F blocks, times the
 // factor by which it represents all: vectors of some rows are as good as those
 // of all (docs/measurements/preconditioners.md). StoredBatch: of a copy of
@@ -228,7 +102,6 @@ inline void ListSplitRows(const RowSample& sample,
 // sample's Jacobian and gives it back.
 template <typename StoredBatch, typename Machine, typename Source>
 kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
-                               const RowSample& sample,
                                const Source& jacobian,
                                const std::vector<int32_t>& cluster,
                                const std::vector<unsigned char>& varies,
@@ -238,43 +111,42 @@ kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
                                SplitSchur* split) {
   using Shape = typename Source::Shape;
   using Buffer = typename Machine::template Buffer<double>;
-  SplitRows rows_of_parts;
-  ListSplitRows(sample, cluster, request.context, &rows_of_parts);
-  const std::vector<int32_t>& row = rows_of_parts.row;
-  const std::vector<int32_t>& camera = rows_of_parts.camera;
-  const std::vector<int32_t>& point = rows_of_parts.point;
-  const std::vector<int32_t>& point_of_part = rows_of_parts.point_of_part;
+  SplitRows<Machine> sample;
+  CERES_EXT_RETURN_IF_ERROR(
+      sample.Setup(index, NumSampledRows(index.num_cameras), cluster, machine));
+  const int64_t n = sample.num_rows;
   split->scale = static_cast<double>(index.num_observations) /
-                 static_cast<double>(std::max(row.size(), size_t{1}));
-  const auto n = static_cast<int64_t>(row.size());
+                 static_cast<double>(std::max(n, int64_t{1}));
   if (n == 0) {
     return {};
   }
-  const auto num_parts = static_cast<int32_t>(point_of_part.size());
+  const int32_t num_parts = sample.num_points;
   kernels::RowIndex<Machine> rows;
   auto options = kernels::RowIndex<Machine>::Options::For(
       /*recomputed=*/false, /*in_float=*/false);
   options.keep_point_order = true;
   options.max_columns = Shape::kF;
-  CERES_EXT_RETURN_IF_ERROR(
-      rows.Setup({index.num_cameras, num_parts, n, camera.data(), point.data()},
-                 options,
-                 nullptr,
-                 machine));
+  options.cameras_on_device = options.points_on_device = true;
+  CERES_EXT_RETURN_IF_ERROR(rows.Setup({index.num_cameras,
+                                        num_parts,
+                                        n,
+                                        sample.camera.data(),
+                                        sample.point.data()},
+                                       options,
+                                       nullptr,
+                                       machine));
   Buffer camera_blocks;
   Buffer point_blocks;
   CERES_EXT_RETURN_IF_ERROR(
       machine->Allocate(Shape::kFSize * n, &camera_blocks));
   CERES_EXT_RETURN_IF_ERROR(
       machine->Allocate(Shape::kESize * n, &point_blocks));
-  typename Machine::template Buffer<int32_t> taken;
-  CERES_EXT_RETURN_IF_ERROR(machine->Upload(row, &taken));
   CERES_EXT_RETURN_IF_ERROR(Run(
       kernels::CopyRowsParams<Source, Machine::kLayout>{
           n,
           jacobian,
           index,
-          taken.data(),
+          sample.row.data(),
           rows.ref().input_id(),
           {camera_blocks.data(), n},
           {point_blocks.data(), n}},
@@ -287,15 +159,14 @@ kernels::Status FormSplitSchur(const kernels::ObservationIndexRef& index,
   blocks.f_owner = {0};
   Buffer diagonal;
   if (e_diagonal != nullptr) {
-    typename Machine::template Buffer<int32_t> source;
-    CERES_EXT_RETURN_IF_ERROR(machine->Upload(point_of_part, &source));
     CERES_EXT_RETURN_IF_ERROR(
         machine->Allocate(blocks.e.num_values(), &diagonal));
-    CERES_EXT_RETURN_IF_ERROR(Run(
-        kernels::GatherTuplesParams<Shape::kE>{
-            num_parts, source.data(), e_diagonal, diagonal.data()},
-        machine));
-    CERES_EXT_RETURN_IF_ERROR(machine->Synchronize());
+    CERES_EXT_RETURN_IF_ERROR(
+        Run(kernels::GatherTuplesParams<Shape::kE>{num_parts,
+                                                   sample.point_of_part.data(),
+                                                   e_diagonal,
+                                                   diagonal.data()},
+            machine));
   }
   StoredBatch batch;
   batch.Setup(rows.ref(), 0, 0, machine);

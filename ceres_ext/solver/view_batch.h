@@ -243,8 +243,8 @@ class ViewBatch final : public Batch,
     return DownloadColumns(column);
   }
   kernels::Status PartBlocks(double* u) final { return batch_.PartBlocks(u); }
-  kernels::Status SampleOfRows(const RowSample** sample) final {
-    return batch_.SampleOfRows(sample);
+  kernels::Status ListCouplings(std::vector<Coupling>* couplings) final {
+    return batch_.part_rows()->ListCouplings(couplings);
   }
   kernels::Status PartVectors(const PartVectorsRequest& request) final {
     return batch_.PartVectors(request);

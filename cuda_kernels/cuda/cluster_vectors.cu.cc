@@ -43,46 +43,108 @@ struct Cluster {
   }
 };
 
-// N (1 + shift on its diagonal) = L L', column by column; the diagonal of L to
-// pivot, shared. False: it is not positive definite.
-// Mapping: threads share the rows of a column. Order: columns ascending.
+// Columns of N that are factorised at a time, so that L is read once for all.
+constexpr int kPanel = 8;
+
+// The block of a panel on the diagonal, in shared memory.
+struct PanelBlock {
+  double l[kPanel][kPanel];  // lower, without its diagonal
+  double pivot[kPanel];      // of L, squared; not positive: there is none
+  double scale[kPanel];      // 1 / the diagonal of L
+};
+
+// L of a panel's block of `width` columns, by one thread.
+__device__ void FactorizeBlock(int width, PanelBlock* block) {
+  for (int j = 0; j < width; ++j) {
+    double value = block->pivot[j];
+    for (int k = 0; k < j; ++k) {
+      value -= block->l[j][k] * block->l[j][k];
+    }
+    block->pivot[j] = value;
+    if (!IsPositive(value)) {
+      return;
+    }
+    block->scale[j] = 1.0 / sqrt(value);
+    for (int i = j + 1; i < width; ++i) {
+      double rest = block->l[i][j];
+      for (int k = 0; k < j; ++k) {
+        rest -= block->l[i][k] * block->l[j][k];
+      }
+      block->l[i][j] = rest * block->scale[j];
+    }
+  }
+}
+
+// N (1 + shift on its diagonal) = L L', by panels of columns; the diagonal of L
+// to pivot, shared. False: it is not positive definite. rows: kPanel n values,
+// shared.
+// Mapping: threads share the rows of a panel. Order: columns ascending.
 __device__ bool Factorize(const Cluster& c,
                           double shift,
                           const double* diagonal,
-                          double* row,
+                          double* rows,
                           double* pivot) {
+  __shared__ PanelBlock block;
   const int thread = static_cast<int>(threadIdx.x);
-  for (int j = 0; j < c.n; ++j) {
-    for (int k = thread; k < j; k += kClusterBlock) {
-      row[k] = c.Factor(j, k);
+  for (int first = 0; first < c.n; first += kPanel) {
+    const int width = c.n - first < kPanel ? c.n - first : kPanel;
+    for (int e = thread; e < kPanel * first; e += kClusterBlock) {
+      const int a = e % kPanel;
+      rows[e] = a < width ? c.Factor(first + a, e / kPanel) : 0.0;
     }
-    __syncthreads();  // Row j of L is read by all.
-    for (int i = j + thread; i < c.n; i += kClusterBlock) {
-      double value = i == j ? diagonal[j] * (1.0 + shift) : c.Given(i, j);
-#pragma unroll 8
-      for (int k = 0; k < j; ++k) {
-        value -= c.Factor(i, k) * row[k];
+    __syncthreads();  // Rows of L before the panel are read by all.
+    for (int i = first + thread; i < c.n; i += kClusterBlock) {
+      double value[kPanel];
+      for (int a = 0; a < kPanel; ++a) {
+        const int j = first + a;
+        value[a] = i > j && a < width ? c.Given(i, j)
+                   : i == j           ? diagonal[j] * (1.0 + shift)
+                                      : 0.0;
       }
-      if (i == j) {
-        pivot[j] = value;
-      } else {
-        c.Factor(i, j) = value;
+#pragma unroll 4
+      for (int k = 0; k < first; ++k) {
+        const double factor = c.Factor(i, k);
+        for (int a = 0; a < kPanel; ++a) {
+          value[a] -= factor * rows[kPanel * k + a];
+        }
+      }
+      for (int a = 0; a < width && first + a <= i; ++a) {
+        if (i == first + a) {
+          block.pivot[a] = value[a];
+        } else if (i < first + width) {
+          block.l[i - first][a] = value[a];
+        } else {
+          c.Factor(i, first + a) = value[a];
+        }
       }
     }
-    __syncthreads();  // The pivot is another thread's.
-    if (!IsPositive(pivot[j])) {
-      return false;  // All threads leave.
-    }
-    const double scale = 1.0 / sqrt(pivot[j]);
-    for (int i = j + 1 + thread; i < c.n; i += kClusterBlock) {
-      c.Factor(i, j) *= scale;
-    }
-    __syncthreads();  // Column j is read by the next; pivot[j] has been read.
+    __syncthreads();  // The block is of several threads.
     if (thread == 0) {
-      pivot[j] = 1.0 / scale;
+      FactorizeBlock(width, &block);
     }
+    __syncthreads();  // It is read by all.
+    for (int a = 0; a < width; ++a) {
+      if (!IsPositive(block.pivot[a])) {
+        return false;  // All threads leave.
+      }
+    }
+    for (int i = first + thread; i < c.n; i += kClusterBlock) {
+      for (int a = 0; a < width && first + a <= i; ++a) {
+        if (i == first + a) {
+          pivot[i] = 1.0 / block.scale[a];
+        } else if (i < first + width) {
+          c.Factor(i, first + a) = block.l[i - first][a];
+        } else {
+          double value = c.Factor(i, first + a);
+          for (int k = 0; k < a; ++k) {
+            value -= c.Factor(i, first + k) * block.l[a][k];
+          }
+          c.Factor(i, first + a) = value * block.scale[a];
+        }
+      }
+    }
+    __syncthreads();  // The next panel reads L, and writes rows and the block.
   }
-  __syncthreads();  // The last pivot.
   return true;
 }
 
@@ -191,7 +253,7 @@ __device__ void Orthonormalize(const ClusterVectorsParams& p,
 }
 
 // Mapping: a block takes a cluster, a warp of it a vector. Order: fixed by the
-// mapping. Traffic: the factor of each cluster n / 3 times from L2, and 48
+// mapping. Traffic: the factor of each cluster n / 24 times from L2, and 48
 // times for its solves.
 __global__ void __launch_bounds__(kClusterBlock)
     ClusterVectorsKernel(ClusterVectorsParams p) {
@@ -207,17 +269,17 @@ __global__ void __launch_bounds__(kClusterBlock)
   c.bx = c.x + kCoarseVectors * p.max_size;
   double* const pivot = c.bx + kCoarseVectors * p.max_size;
   double* const diagonal = pivot + p.max_size;
-  double* const row = c.x;  // while there are no vectors
+  double* const rows = c.x;  // while there are no vectors
   double* const dots = diagonal + p.max_size;
   for (int i = thread; i < c.n; i += kClusterBlock) {
     diagonal[i] = c.Factor(i, i);
   }
   __syncthreads();  // The diagonal is read by all.
   const int num_vectors = c.n < kCoarseVectors ? c.n : kCoarseVectors;
-  bool has_factor = Factorize(c, 0.0, diagonal, row, pivot);
-  __syncthreads();  // Before row and pivot are written again.
+  bool has_factor = Factorize(c, 0.0, diagonal, rows, pivot);
+  __syncthreads();  // Before rows and pivot are written again.
   if (!has_factor) {
-    has_factor = Factorize(c, kShift, diagonal, row, pivot);
+    has_factor = Factorize(c, kShift, diagonal, rows, pivot);
     __syncthreads();  // As above.
   }
   for (int i = thread; i < kCoarseVectors * c.n; i += kClusterBlock) {

@@ -67,49 +67,47 @@ __device__ double* PanelColumn(const CoarseInverseParams& p,
   return p.panel + p.n * column + kTile * i;
 }
 
-// x = L^-1 of the lower triangle of a tile x = L L', zero above; the number of
-// its first column that has no pivot, or kTile.
+// x = L^-1 of a tile a = L L', of which the lower triangle is given and
+// overwritten; zeros above. Returns the number of the first column that has no
+// pivot, or kTile.
+// With L = L_1 D^(1/2): column j is taken out of the rows behind it, in a and
+// in the rows of L_1^-1, which are scaled at the end.
 // Mapping: threads share the elements behind a column. Order: columns
 // ascending.
-__device__ int InvertFactor(int size, double* x) {
+__device__ int InvertFactor(int size, double* a, double* x) {
   const int thread = static_cast<int>(threadIdx.x);
   int failed = kTile;
   for (int j = 0; j < size; ++j) {
-    const double pivot = x[kPitch * j + j];
+    const double pivot = a[kPitch * j + j];
     const bool is_positive = pivot > 0.0 && pivot <= DBL_MAX;
     failed = is_positive || failed < kTile ? failed : j;
-    const double scale = is_positive ? 1.0 / sqrt(pivot) : 1.0;
-    __syncthreads();  // The pivot has been read.
-    if (thread < kTile) {
-      if (thread > j) {
-        x[kPitch * j + thread] *= scale;  // of L
-      } else {
-        x[kPitch * thread + j] =
-            thread < j ? scale * x[kPitch * thread + j] : scale;  // of X
-      }
-    }
-    __syncthreads();  // Row and column j are read by all.
+    const double inverse = is_positive ? 1.0 / pivot : 1.0;
     for (int e = thread; e < kTile * kTile; e += kInverseBlock) {
       const int row = e % kTile;
       const int column = e / kTile;
-      if (row > j && row < size && column <= row && column != j) {
-        const double right =
-            column > j ? x[kPitch * j + column] : x[kPitch * column + j];
-        x[kPitch * column + row] -= x[kPitch * j + row] * right;
+      if (row > j && row < size && column <= row) {
+        const double factor = a[kPitch * j + row] * inverse;
+        if (column > j) {
+          a[kPitch * column + row] -= factor * a[kPitch * j + column];
+        } else if (column == j) {
+          x[kPitch * j + row] = -factor;
+        } else {
+          x[kPitch * column + row] -= factor * x[kPitch * column + j];
+        }
       }
     }
-    __syncthreads();  // Column j of L has been read.
-    if (thread > j && thread < kTile) {
-      x[kPitch * j + thread] *= -scale;
-    }
-    __syncthreads();  // The next column is.
+    __syncthreads();  // The next column of a and row of x are read by all.
   }
   for (int e = thread; e < kTile * kTile; e += kInverseBlock) {
     const int row = e % kTile;
     const int column = e / kTile;
-    if (row < column || row >= size) {
-      x[kPitch * column + row] = 0.0;
+    double value = 0.0;
+    if (column <= row && row < size) {
+      const double pivot = a[kPitch * row + row];
+      const double scale = pivot > 0.0 ? 1.0 / sqrt(pivot) : 1.0;
+      value = column < row ? scale * x[kPitch * column + row] : scale;
     }
+    x[kPitch * column + row] = value;
   }
   __syncthreads();  // X is read by all.
   return failed;
@@ -120,18 +118,19 @@ __device__ int InvertFactor(int size, double* x) {
 // the factor for itself.
 __global__ void __launch_bounds__(kInverseBlock)
     CoarseColumnKernel(CoarseInverseParams p, int64_t k) {
+  __shared__ double pivot[kTile * kPitch];
   __shared__ double x[kTile * kPitch];
   __shared__ double tile[kTile * kPitch];
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t t = blockIdx.x;
-  LoadTile(p, k, k, kInverseBlock, x);
+  LoadTile(p, k, k, kInverseBlock, pivot);
   if (t != k) {
     LoadTile(p, t > k ? t : k, t > k ? k : t, kInverseBlock, tile);
   }
   __syncthreads();  // Both are read by all.
   const int64_t left = p.n - kTile * k;
   const int size = left < kTile ? static_cast<int>(left) : kTile;
-  const int failed = InvertFactor(size, x);
+  const int failed = InvertFactor(size, pivot, x);
   if (t == k && thread == 0 && failed < kTile && *p.failed_order == 0) {
     *p.failed_order = static_cast<int32_t>(kTile * k) + failed + 1;
   }
@@ -193,6 +192,22 @@ __global__ void __launch_bounds__(kTileBlock)
   const bool is_pivot = t == TilesBefore(NumTiles(p.n));
   const int64_t i = is_pivot ? k : RowOfTile(t);
   const int64_t j = is_pivot ? k : t - TilesBefore(i);
+  const int first = thread % kProductSide;
+  const int second = thread / kProductSide;
+  // Element (r, c) of this thread; null behind the matrix.
+  const auto element = [&](int r, int c) -> double* {
+    const int64_t row = kTile * i + first + kProductSide * r;
+    const int64_t column = kTile * j + second + kProductSide * c;
+    return row < p.n && column < p.n ? p.a + p.stride * column + row : nullptr;
+  };
+  // What is there arrives while the tiles do.
+  double old[kOfThread][kOfThread];
+  for (int c = 0; c < kOfThread; ++c) {
+    for (int r = 0; r < kOfThread; ++r) {
+      const double* const from = j == k ? nullptr : element(r, c);
+      old[r][c] = from == nullptr ? 0.0 : *from;
+    }
+  }
   for (int e = thread; e < kTile * kTile; e += kTileBlock) {
     const int row = e % kTile;
     const int m = e / kTile;
@@ -217,20 +232,12 @@ __global__ void __launch_bounds__(kTileBlock)
   if (!is_pivot) {
     AddProducts(left, right, sum);
   }
-  const int first = thread % kProductSide;
-  const int second = thread / kProductSide;
   for (int c = 0; c < kOfThread; ++c) {
     const int column = second + kProductSide * c;
     for (int r = 0; r < kOfThread; ++r) {
       const int row = first + kProductSide * r;
-      if (kTile * i + row < p.n && kTile * j + column < p.n) {
-        double* const to =
-            p.a + p.stride * (kTile * j + column) + kTile * i + row;
-        if (is_pivot) {
-          *to = left[kPitch * column + row];
-        } else {
-          *to = (j == k ? 0.0 : *to) - sum[r][c];
-        }
+      if (double* const to = element(r, c)) {
+        *to = is_pivot ? left[kPitch * column + row] : old[r][c] - sum[r][c];
       }
     }
   }

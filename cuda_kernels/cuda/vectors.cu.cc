@@ -30,6 +30,7 @@
 #include "cuda_kernels/ops/private_blocks.h"
 #include "cuda_kernels/ops/robust_losses.h"
 #include "cuda_kernels/ops/row_constants.h"
+#include "cuda_kernels/ops/row_sample.h"
 #include "cuda_kernels/ops/schur_terms.h"
 #include "cuda_kernels/ops/views.h"
 
@@ -333,8 +334,6 @@ CERES_EXT_RUN(ProlongParams)
 CERES_EXT_RUN(CompleteClustersParams)
 CERES_EXT_RUN(ClusterBlocksParams)
 // ops/coarse_rows.h
-CERES_EXT_RUN(SamplePointsParams)
-CERES_EXT_RUN(PointRangesParams)
 CERES_EXT_RUN(GatherIdsParams)
 CERES_EXT_RUN(FirstOfPartParams)
 CERES_EXT_RUN(ListPartsParams)
@@ -346,6 +345,14 @@ CERES_EXT_RUN(FinishCoarseDiagonalParams)
   CERES_EXT_RUN(CopyRowsParams<__VA_ARGS__, kDeviceLayout>) \
   CERES_EXT_RUN(CameraVectorsParams<__VA_ARGS__>)           \
   CERES_EXT_RUN(PartVectorsParams<__VA_ARGS__, kDeviceLayout>)
+// ops/row_sample.h
+CERES_EXT_RUN(SamplePointsParams)
+CERES_EXT_RUN(CountNeighborsParams)
+CERES_EXT_RUN(ListNeighborsParams)
+CERES_EXT_RUN(StrongestNeighborsParams)
+CERES_EXT_RUN(ClusterOfSampleParams)
+CERES_EXT_RUN(CountPartRowsParams)
+CERES_EXT_RUN(ListPartRowsParams)
 // ops/array_checks.h
 CERES_EXT_RUN(CheckFiniteParams)
 CERES_EXT_RUN(CheckWeightsParams)

@@ -36,61 +36,6 @@ namespace ceres_ext::kernels {
 // Columns of a point.
 inline constexpr int kPartColumns = 3;
 
-// Up to `per_camera` rows of each camera, evenly over those it has: the point
-// of the i-th at per_camera * camera + i; -1 if there are fewer. Takes the
-// row of the shorter point from each two, because random rows would mostly be
-// of long ones.
-struct SamplePointsParams {
-  int64_t num_cameras = 0;
-  int32_t per_camera = 0;
-  ObservationIndexRef index;
-  int32_t* point = nullptr;
-
-  CERES_EXT_HOST_DEVICE int64_t size() const {
-    return num_cameras * per_camera;
-  }
-  CERES_EXT_HOST_DEVICE void Apply(int64_t at) const {
-    constexpr int64_t kLeastRows = 3;
-    const int64_t camera = at / per_camera;
-    const int64_t i = at - camera * per_camera;
-    const int64_t begin = index.camera_begin[camera];
-    const int64_t n = index.camera_begin[camera + 1] - begin;
-    const int64_t taken = n < per_camera ? n : per_camera;
-    if (i >= taken) {
-      point[at] = -1;
-      return;
-    }
-    const int64_t first = i * n / taken;
-    const int64_t second = (first + (i + 1) * n / taken) / 2;
-    const int32_t a = index.point_id[index.camera_entry[begin + first]];
-    const int32_t b = index.point_id[index.camera_entry[begin + second]];
-    const int64_t of_a = NumRows(a);
-    const int64_t of_b = NumRows(b);
-    point[at] =
-        of_a < kLeastRows || (of_b >= kLeastRows && of_b < of_a) ? b : a;
-  }
-
- private:
-  CERES_EXT_HOST_DEVICE int64_t NumRows(int32_t p) const {
-    return index.point_begin[p + 1] - index.point_begin[p];
-  }
-};
-
-// The rows of a list of points.
-struct PointRangesParams {
-  int64_t n = 0;
-  ObservationIndexRef index;
-  const int32_t* point = nullptr;  // n
-  int64_t* begin = nullptr;        // n: the first row
-  int32_t* num_rows = nullptr;     // n
-
-  CERES_EXT_HOST_DEVICE void Apply(int64_t i) const {
-    begin[i] = index.point_begin[point[i]];
-    num_rows[i] =
-        static_cast<int32_t>(index.point_begin[point[i] + 1] - begin[i]);
-  }
-};
-
 // out[i] = in[source[i]], -1 where the source is.
 struct GatherIdsParams {
   int64_t n = 0;

@@ -1,7 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Clusters of random graphs, their rows of a sample, and their vectors against
-// Eigen's eigenvectors.
+// Clusters of random graphs, and their vectors against Eigen's eigenvectors.
 
 #include "ceres_ext/solver/preconditioner/coarse_vectors.h"
 
@@ -18,10 +17,7 @@
 #include "Eigen/Dense"
 #include "ceres_ext/solver/preconditioner/clusters.h"
 #include "ceres_ext/solver/preconditioner/coarse_units.h"
-#include "ceres_ext/solver/row_sample.h"
-#include "ceres_ext/solver/split_schur.h"
 #include "cuda_kernels/machine/host_cholesky.h"
-#include "cuda_kernels/machine/host_context.h"
 #include "cuda_kernels/structure/block_families.h"
 #include "gtest/gtest.h"
 
@@ -486,118 +482,6 @@ TEST(CoarseVectors, AreLeftOutWhereThereIsNoFactor) {
   made.system.matrix[static_cast<size_t>(stride * 4 + 4)] = -1.0;
   const Eigen::MatrixXd p = FindVectors(4, &made);
   EXPECT_EQ(p.cwiseAbs().maxCoeff(), 0.0);
-}
-
-// Points by the clusters of the cameras that chose them, in any number of
-// threads as by a map.
-TEST(SplitRows, AreThoseOfPointsByClusters) {
-  constexpr int32_t kNumCameras = 60;
-  constexpr int32_t kNumPoints = 5000;
-  std::mt19937 random(3);
-  std::vector<std::vector<int32_t>> cameras_of(kNumPoints);
-  for (std::vector<int32_t>& of_point : cameras_of) {
-    for (int32_t c = 0; c < kNumCameras; ++c) {
-      if (random() % 8 == 0) {
-        of_point.push_back(c);
-      }
-    }
-  }
-  RowSample sample;
-  sample.per_camera = 100;
-  std::vector<int32_t> chosen;
-  for (int32_t c = 0; c < kNumCameras; ++c) {
-    // The last ones have fewer points.
-    for (int32_t i = 0; i < sample.per_camera; ++i) {
-      chosen.push_back(
-          c > 50 && i >= c ? -1 : static_cast<int32_t>(random() % kNumPoints));
-    }
-  }
-  sample.of_camera = chosen;
-  ListChosenPoints(kNumPoints, &sample.of_camera, &sample.point);
-  std::set<int32_t> points(chosen.begin(), chosen.end());
-  points.erase(-1);
-  EXPECT_EQ(sample.point, std::vector<int32_t>(points.begin(), points.end()));
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    const int32_t at = sample.of_camera[i];
-    EXPECT_EQ(at < 0 ? -1 : sample.point[at], chosen[i]);
-  }
-  sample.row_begin.assign(1, 0);
-  for (const int32_t point : sample.point) {
-    for (const int32_t camera : cameras_of[point]) {
-      sample.row.push_back(static_cast<int32_t>(sample.row.size()) + 7);
-      sample.camera.push_back(camera);
-    }
-    sample.row_begin.push_back(static_cast<int64_t>(sample.row.size()));
-  }
-  std::vector<int32_t> cluster(kNumCameras);
-  for (int32_t c = 0; c < kNumCameras; ++c) {
-    cluster[c] = c == 5 ? -1 : static_cast<int32_t>(random() % 6);
-  }
-
-  std::set<std::pair<int32_t, int32_t>> parts;
-  for (int32_t c = 0; c < kNumCameras; ++c) {
-    for (int32_t i = 0; i < sample.per_camera; ++i) {
-      const int32_t at = sample.of_camera[sample.per_camera * c + i];
-      if (at >= 0 && cluster[c] >= 0) {
-        parts.insert({at, cluster[c]});
-      }
-    }
-  }
-  SplitRows expected;
-  for (const auto& [at, of_cluster] : parts) {
-    std::vector<int64_t> rows;
-    for (int64_t k = sample.row_begin[at]; k < sample.row_begin[at + 1]; ++k) {
-      if (cluster[sample.camera[k]] == of_cluster) {
-        rows.push_back(k);
-      }
-    }
-    if (rows.size() < 2) {
-      continue;
-    }
-    for (const int64_t k : rows) {
-      expected.row.push_back(sample.row[k]);
-      expected.camera.push_back(sample.camera[k]);
-      expected.point.push_back(
-          static_cast<int32_t>(expected.point_of_part.size()));
-    }
-    expected.point_of_part.push_back(sample.point[at]);
-  }
-  ASSERT_FALSE(expected.row.empty());
-  for (const int num_threads : {1, 3}) {
-    kernels::HostContext context(num_threads);
-    SplitRows rows;
-    ListSplitRows(sample, cluster, &context, &rows);
-    EXPECT_EQ(rows.row, expected.row);
-    EXPECT_EQ(rows.camera, expected.camera);
-    EXPECT_EQ(rows.point, expected.point);
-    EXPECT_EQ(rows.point_of_part, expected.point_of_part);
-  }
-}
-
-// If a camera sees a point thousands of times, 16 rows are taken: pairs of rows
-// are summed.
-TEST(SplitRows, FewRowsOfACameraAndAPoint) {
-  constexpr int32_t kRows = 5000;
-  RowSample sample;
-  sample.per_camera = 1;
-  sample.of_camera = {0, 0};
-  sample.point = {7};
-  sample.row_begin = {0, 2 * kRows};
-  for (int32_t k = 0; k < 2 * kRows; ++k) {
-    sample.row.push_back(k);
-    sample.camera.push_back(k / kRows);
-  }
-  std::vector<int32_t> expected;
-  for (const int32_t first : {0, kRows}) {
-    for (int32_t k = 0; k < 16; ++k) {
-      expected.push_back(first + k);
-    }
-  }
-  kernels::HostContext context(1);
-  SplitRows rows;
-  ListSplitRows(sample, {0, 0}, &context, &rows);
-  EXPECT_EQ(rows.row, expected);
-  EXPECT_EQ(rows.point_of_part, std::vector<int32_t>{7});
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 //   CoarseParts<Machine> parts;
 //   bool takes = false;
 //   Status status = parts.Setup(
-//       batches, blocks, varies, &schur, ranks, &context, &machine, &takes);
+//       batches, blocks, varies, &schur, ranks, &machine, &takes);
 //   if (status.ok()) status = parts.SetClusters(cluster, num_clusters, place);
 //   if (status.ok()) status = parts.Form(system, v_inverse, p, stride, e);
 #ifndef CERES_EXT_SOLVER_PRECONDITIONER_COARSE_PARTS_H_
@@ -18,28 +18,24 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "ceres_ext/solver/batch.h"
 #include "ceres_ext/solver/operator/linear_operator.h"
 #include "ceres_ext/solver/operator/schur_complement.h"
+#include "ceres_ext/solver/part_list.h"
 #include "ceres_ext/solver/preconditioner/clusters.h"
 #include "ceres_ext/solver/preconditioner/coarse_matrix.h"
 #include "ceres_ext/solver/preconditioner/coarse_units.h"
 #include "ceres_ext/solver/rank_sums.h"
-#include "ceres_ext/solver/row_sample.h"
 #include "ceres_ext/solver/schur_contribution.h"
 #include "cuda_kernels/base/status.h"
-#include "cuda_kernels/machine/cuda_sort.h"
-#include "cuda_kernels/machine/host_context.h"
-#include "cuda_kernels/machine/host_machine.h"
 #include "cuda_kernels/ops/coarse_rows.h"
 #include "cuda_kernels/ops/coarse_space.h"
 #include "cuda_kernels/ops/views.h"
 #include "cuda_kernels/structure/block_families.h"
-#include "cuda_kernels/structure/cuda_observation_index.h"
+#include "cuda_kernels/structure/index_builder.h"
 #include "cuda_kernels/structure/observation_index.h"
 #include "cuda_kernels/structure/schur_pairs.h"
 
@@ -49,15 +45,14 @@ template <typename Machine>
 class CoarseParts final : public CoarseMatrix<Machine> {
  public:
   // By all ranks. f_varies: of each value of F whether it is an unknown.
-  // *schur: S of the systems. ranks: null if there is one. *schur, the context
-  // and the machine outlive the object. *takes: E can be formed so, the same on
-  // all ranks.
+  // *schur: S of the systems. ranks: null if there is one. *schur and the
+  // machine outlive the object. *takes: E can be formed so, the same on all
+  // ranks.
   kernels::Status Setup(const std::vector<Batch*>& batches,
                         const ProblemBlocks& blocks,
                         const std::vector<unsigned char>& f_varies,
                         SchurComplement<Machine>* schur,
                         RankSums<Machine>* ranks,
-                        kernels::HostContext* context,
                         Machine* machine,
                         bool* takes) {
     *takes = false;
@@ -85,7 +80,6 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     coarse_rows_ = rows;
     num_f_ = blocks.f.num_values();
     schur_ = schur;
-    context_ = context;
     machine_ = machine;
     cameras_ = {};
     cameras_.Add(columns, rows_->part_index().num_cameras);
@@ -113,10 +107,7 @@ class CoarseParts final : public CoarseMatrix<Machine> {
   const CoarseBlocks& blocks() const final { return units_.blocks; }
 
   kernels::Status ListCouplings(std::vector<Coupling>* couplings) final {
-    const RowSample* sample = nullptr;
-    CERES_EXT_RETURN_IF_ERROR(rows_->SampleOfRows(&sample));
-    CERES_EXT_RETURN_IF_ERROR(ListSampledCouplings(
-        rows_->part_index(), *sample, context_, machine_, couplings));
+    CERES_EXT_RETURN_IF_ERROR(rows_->ListCouplings(couplings));
     if (!units_.are_views) {
       size_t to = 0;
       for (const Coupling& c : *couplings) {
@@ -208,36 +199,7 @@ class CoarseParts final : public CoarseMatrix<Machine> {
  private:
   template <typename T>
   using Buffer = typename Machine::template Buffer<T>;
-  static constexpr bool kIsHost =
-      std::is_base_of_v<kernels::HostMachine, Machine>;
-  using Index = std::conditional_t<kIsHost,
-                                   kernels::ObservationIndex,
-                                   kernels::CudaObservationIndex>;
-  struct NoScratch {};
-  using Scratch =
-      std::conditional_t<kIsHost, NoScratch, kernels::CudaIndexScratch>;
-
-  kernels::Status Build(const kernels::ObservationPairs& pairs, Index* index) {
-    if constexpr (kIsHost) {
-      return index->Build(pairs, machine_->account());
-    } else {
-      return index->Build(pairs, &scratch_, machine_->context());
-    }
-  }
-
-  // *total: the last of the sums.
-  kernels::Status Sum(int64_t n, int32_t* x, int32_t* total) {
-    if constexpr (kIsHost) {
-      *total = 0;
-      for (int64_t i = 0; i < n; ++i) {
-        x[i] = *total += x[i];
-      }
-      return {};
-    } else {
-      return kernels::InclusiveSum(
-          n, x, total, &scratch_.sort, machine_->context());
-    }
-  }
+  using Index = typename kernels::IndexBuilder<Machine>::Index;
 
   kernels::Status ListCameras(const std::vector<int32_t>& cluster) {
     std::vector<int32_t> begin(static_cast<size_t>(num_clusters_) + 1, 0);
@@ -256,57 +218,39 @@ class CoarseParts final : public CoarseMatrix<Machine> {
     return machine_->Upload(camera, &camera_);
   }
 
-  // Rows in the order of (point, cluster), then the parts as observations of
-  // points by clusters.
+  // The parts of all rows, then as observations of points by clusters.
   kernels::Status ListParts(const std::vector<int32_t>& cluster) {
     const kernels::ObservationIndexRef& index = rows_->part_index();
     const int64_t n = index.num_observations;
-    Buffer<int32_t> number;  // of each row its cluster, then its part
-    int32_t num_parts = 0;
-    Index rows;
+    kernels::IndexBuilder<Machine> builder(machine_);
+    PartList<Machine> list;
     {
       Buffer<int32_t> of_camera;
+      Buffer<int32_t> number;
       CERES_EXT_RETURN_IF_ERROR(machine_->Upload(cluster, &of_camera));
       CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &number));
       CERES_EXT_RETURN_IF_ERROR(Run(
           kernels::GatherIdsParams{
               n, index.camera_id, of_camera.data(), number.data()},
           machine_));
-      CERES_EXT_RETURN_IF_ERROR(Build(
-          {num_clusters_, index.num_points, n, number.data(), index.point_id},
-          &rows));
-      CERES_EXT_RETURN_IF_ERROR(machine_->Synchronize());
+      CERES_EXT_RETURN_IF_ERROR(list.Setup(num_clusters_,
+                                           index.num_points,
+                                           n,
+                                           number.data(),
+                                           index.point_id,
+                                           &builder,
+                                           machine_));
     }
-    CERES_EXT_RETURN_IF_ERROR(Run(
-        kernels::FirstOfPartParams{n, rows.ref(), number.data()}, machine_));
-    CERES_EXT_RETURN_IF_ERROR(Sum(n, number.data(), &num_parts));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(n, &row_));
-    CERES_EXT_RETURN_IF_ERROR(
-        machine_->Allocate(int64_t{num_parts} + 1, &part_begin_));
-    Buffer<int32_t> part_cluster;
-    Buffer<int32_t> part_point;
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_parts, &part_cluster));
-    CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(num_parts, &part_point));
-    CERES_EXT_RETURN_IF_ERROR(
-        Run(kernels::ListPartsParams{n,
-                                     rows.ref(),
-                                     rows.ref().input_id(),
-                                     number.data(),
-                                     row_.data(),
-                                     part_begin_.data(),
-                                     part_cluster.data(),
-                                     part_point.data()},
-            machine_));
-    CERES_EXT_RETURN_IF_ERROR(Build({num_clusters_,
-                                     index.num_points,
-                                     num_parts,
-                                     part_cluster.data(),
-                                     part_point.data()},
-                                    &parts_));
-    CERES_EXT_RETURN_IF_ERROR(couplings_.Build(
-        parts_.ref(), kernels::CouplingList::kObservations, machine_));
-    scratch_ = {};
-    return {};
+    CERES_EXT_RETURN_IF_ERROR(builder.Build({num_clusters_,
+                                             index.num_points,
+                                             list.num_parts,
+                                             list.cluster.data(),
+                                             list.point.data()},
+                                            &parts_));
+    row_ = std::move(list.row);
+    part_begin_ = std::move(list.begin);
+    return couplings_.Build(
+        parts_.ref(), kernels::CouplingList::kObservations, machine_);
   }
 
   // place: of each value of F.
@@ -394,12 +338,10 @@ class CoarseParts final : public CoarseMatrix<Machine> {
   PartRows* rows_ = nullptr;  // the same
   int64_t num_f_ = 0;         // values of F
   SchurComplement<Machine>* schur_ = nullptr;
-  kernels::HostContext* context_ = nullptr;
   Machine* machine_ = nullptr;
   CoarseUnits units_;
   kernels::BlockFamilies cameras_;  // of the rows, one family
   int32_t num_clusters_ = 0;        // those of shared blocks left out
-  Scratch scratch_;                 // of a device, while it is set up
   // For each column of each camera.
   Buffer<int32_t> place_;
   Buffer<int32_t> first_column_;

@@ -93,7 +93,7 @@ class CoarseSpace {
     auto parts = std::make_unique<CoarseParts<Machine>>();
     bool takes = false;
     CERES_EXT_RETURN_IF_ERROR(parts->Setup(
-        batches, blocks_, f_varies, schur, ranks, context, machine_, &takes));
+        batches, blocks_, f_varies, schur, ranks, machine_, &takes));
     if (takes) {
       matrix_ = std::move(parts);
       return {};
@@ -388,7 +388,6 @@ class CoarseSpace {
       }
     }
     SplitRequest request;
-    request.context = context_;
     request.cluster = &cluster;
     request.e_diagonal = system.e_diagonal;
     request.matrices = &of->matrices;
@@ -499,7 +498,6 @@ class CoarseSpace {
       }
     }
     SplitRequest request;
-    request.context = context_;
     request.cluster = &cluster;
     request.e_diagonal = system.e_diagonal;
     double has_rows = 0.0;
