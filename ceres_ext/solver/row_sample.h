@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// What a second level needs of a sample of rows (ops/row_sample.h): clusters
-// are made of the neighbours of cameras, and the split problem is of points by
+// A sample of rows (ops/row_sample.h), for a second level: its clusters are
+// made of the neighbours of cameras, and its split problem is of points by
 // clusters.
 #ifndef CERES_EXT_SOLVER_ROW_SAMPLE_H_
 #define CERES_EXT_SOLVER_ROW_SAMPLE_H_

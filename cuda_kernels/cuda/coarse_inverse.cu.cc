@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kTileBlock)
     const int64_t column = kTile * j + second + kProductSide * c;
     return row < p.n && column < p.n ? p.a + p.stride * column + row : nullptr;
   };
-  // What is there arrives while the tiles do.
+  // The old values arrive while the tiles do.
   double old[kOfThread][kOfThread];
   for (int c = 0; c < kOfThread; ++c) {
     for (int r = 0; r < kOfThread; ++r) {

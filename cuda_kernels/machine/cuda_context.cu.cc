@@ -382,7 +382,7 @@ int64_t CudaContext::Limit() const {
 }
 
 bool CudaContext::MayRunShort(int64_t num_bytes) const {
-  // What is kept may be of other sizes.
+  // Kept memory may be of other sizes.
   return num_bytes > RoomOfLimit(used_bytes_);
 }
 

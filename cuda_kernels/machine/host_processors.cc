@@ -83,7 +83,7 @@ double QuotaOfVersion2(const std::string& folder) {
   return quota > 0.0 && period > 0.0 ? quota / period : kNoQuota;
 }
 
-// What one group leaves of its memory; all where a file is missing or says so.
+// Memory that one group leaves; all if a file is missing or says so.
 double MemoryLeft(const std::string& folder,
                   const char* most_name,
                   const char* used_name) {
@@ -101,7 +101,7 @@ double MemoryOfVersion2(const std::string& folder) {
   return MemoryLeft(folder, "/memory.max", "/memory.current");
 }
 
-// Of the group and its parents up to the mount point of the hierarchy.
+// The group's and its parents', up to the mount point of the hierarchy.
 template <typename Limit>
 double SmallestLimit(const std::string& mount_point,
                      std::string group,

@@ -117,8 +117,8 @@ struct ListNeighborsParams {
 
 // The strongest neighbours of each camera, by the sum of the weights of common
 // points of the sample, which stands for all of the camera's; -1: it has fewer.
-// Of equals those of near numbers, so that not all have the same neighbours if
-// all see the same points.
+// If several are equal, those of near numbers, so that not all cameras have the
+// same neighbours if all see the same points.
 // Order: a neighbour's weights in the order of the sample.
 struct StrongestNeighborsParams {
   static constexpr int kUnroll = 1;

@@ -1,7 +1,7 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// Observation indices and sums of lists in a machine's memory. Those of one
-// object share its working memory.
+// Observation indices and sums of lists in a machine's memory. An object has
+// working memory for all that it builds.
 //
 //   IndexBuilder<Machine> builder(&machine);
 //   IndexBuilder<Machine>::Index index;
