@@ -134,7 +134,7 @@ class PartRows {
   virtual kernels::Status ListPartColumns(std::vector<int32_t>* column) = 0;
   // F'F of each camera, packed.
   virtual kernels::Status PartBlocks(double* u) = 0;
-  // The cameras' of the index, by a sample (row_sample.h).
+  // Couplings of the index's cameras, by a sample (row_sample.h).
   virtual kernels::Status ListCouplings(std::vector<Coupling>* couplings) = 0;
   virtual kernels::Status PartVectors(const PartVectorsRequest& request) = 0;
 };

@@ -101,7 +101,7 @@ double MemoryOfVersion2(const std::string& folder) {
   return MemoryLeft(folder, "/memory.max", "/memory.current");
 }
 
-// The group's and its parents', up to the mount point of the hierarchy.
+// The least of the group and its parents, up to the hierarchy's mount point.
 template <typename Limit>
 double SmallestLimit(const std::string& mount_point,
                      std::string group,
