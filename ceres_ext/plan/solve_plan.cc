@@ -290,6 +290,10 @@ std::string WhyNotCoarse(const RowFacts& rows, const SolvePlan& plan) {
   if (plan.step.has_power_series()) {
     return "use_spse_initialization is on";
   }
+  if (rows.num_observations == 0 && rows.num_general_rows > 0 &&
+      rows.num_general_rows == rows.num_other_rows) {
+    return "no rows have their eliminated blocks to themselves";
+  }
   // CoarseSpace makes at least two clusters of these.
   constexpr int64_t kLeastColumns = 270;
   if (rows.num_other_columns < kLeastColumns) {

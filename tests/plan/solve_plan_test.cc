@@ -369,6 +369,13 @@ TEST_F(SolvePlanTest, HasASecondLevelWhereExactStepsAreDearer) {
     EXPECT_TRUE(Plan().step.may_be_coarse());
     rows_.num_shared_columns = 1000;
     EXPECT_FALSE(Plan().step.may_be_coarse());
+    // General rows, as those of a graph of poses, have none to make it of.
+    rows_.num_shared_columns = 0;
+    rows_.num_general_rows = rows_.num_other_rows;
+    options().preconditioner = PRECONDITIONER_AUTO;
+    EXPECT_FALSE(Plan().step.may_be_coarse());
+    EXPECT_TRUE(Plan().step.is_mixture());
+    options().preconditioner = PRECONDITIONER_AS_GIVEN;
     rows_ = observations;
   }
   // On a device a part of the set-up does not depend on the number of rows.
