@@ -33,6 +33,7 @@
 #include "problem_io/colmap_writer.h"
 #include "python/src/array.h"
 #include "python/src/callback.h"
+#include "python/src/colmap.h"
 #include "python/src/module.h"
 #include "python/src/options.h"
 
@@ -41,11 +42,6 @@ using namespace nanobind::literals;
 
 namespace ceres_ext::python {
 namespace {
-
-struct ColmapModel {
-  colmap::Model model;
-  bool is_solving = false;  // while the lock of the interpreter is released
-};
 
 // Marks the model while it lives.
 class Solving {

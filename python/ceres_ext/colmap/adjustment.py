@@ -27,7 +27,12 @@ from .._ceres_ext import (
     _read_colmap,
     _write_colmap,
 )
-from .mirror import Mirror, read_reconstruction, write_cameras_and_poses
+from .mirror import (
+    Mirror,
+    read_reconstruction,
+    write_cameras_and_poses,
+    write_points,
+)
 
 CAMERA_MODELS: tuple[str, ...] = tuple(_colmap_camera_models())
 """The names of the camera models that are supported: those of COLMAP 4."""
@@ -430,7 +435,6 @@ def bundle_adjustment(
     if isinstance(reconstruction, Model):
         model = reconstruction
     elif mirror is not None:
-        check_cameras(mirror.reconstruction)
         model, partly_seen = mirror._read(config)
     else:
         check_cameras(reconstruction)
@@ -656,9 +660,5 @@ def _check_added_points(model: Model, images: _Flags, added: _Flags) -> None:
 
 def _write_back(model: Model, reconstruction: typing.Any) -> None:
     write_cameras_and_poses(model, reconstruction)
-    points = reconstruction.points3D
-    for point_id, xyz in zip(
-        model.point_ids.tolist(), numpy.ascontiguousarray(model.points), strict=True
-    ):
-        points[point_id].xyz = xyz
+    write_points(model, reconstruction)
     reconstruction.update_point_3d_errors()
