@@ -9,6 +9,7 @@
 // pycolmap's answers, and each track with the 2D points.
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -162,36 +163,81 @@ class ColmapMirror {
                           MakeArray(std::move(partly_seen), 0));
   }
 
-  // Writes the points of the model of the last Read that have changed.
-  void WritePoints(const ColmapModel& of_python) {
+  // Writes the values of the model of the last Read that have changed.
+  void Write(const ColmapModel& of_python) {
     const colmap::Model& model = of_python.model;
-    if (model.points.size() != read_points_.size()) {
+    if (model.points.size() != points_before_.size() ||
+        model.cameras.size() != cameras_before_.size() ||
+        model.frames.size() != poses_before_.size()) {
       throw ValueError("model: expected that of the last read");
     }
     for (size_t i = 0; i < model.points.size(); ++i) {
       const colmap::Point3D& point = model.points[i];
-      const ReadPoint& before = read_points_[i];
-      if (!std::equal(point.xyz, point.xyz + 3, before.xyz)) {
-        std::memcpy(FindPoint(before.id)->xyz, point.xyz, sizeof(point.xyz));
+      if (!std::equal(point.xyz, point.xyz + 3, points_before_[i].begin())) {
+        std::memcpy(FindPoint(point.id)->xyz, point.xyz, sizeof(point.xyz));
       }
+    }
+    for (size_t i = 0; i < model.cameras.size(); ++i) {
+      const colmap::Camera& camera = model.cameras[i];
+      const int size = camera.model->num_params;
+      if (!std::equal(
+              camera.params, camera.params + size, cameras_before_[i].begin())) {
+        WriteArray(
+            FindCamera(camera.id).object.attr("params"), camera.params, size);
+      }
+    }
+    for (size_t i = 0; i < model.frames.size(); ++i) {
+      const double* const pose =
+          colmap::FramePose(model, static_cast<int32_t>(i));
+      if (!std::equal(pose, pose + kPoseSize, poses_before_[i].begin())) {
+        WriteArray(FindFrame(model.frames[i].id)
+                       .object.attr("rig_from_world")
+                       .attr("params"),
+                   pose,
+                   kPoseSize);
+      }
+    }
+    for (const colmap::Rig& rig : model.rigs) {
+      WriteSensors(rig);
     }
   }
 
  private:
-  struct ReadPoint {
-    int64_t id;
-    double xyz[3];
-  };
+  static constexpr int kPoseSize = 7;
+
+  static void WriteArray(nb::handle array, const double* values, int size) {
+    std::memcpy(AddressOf(array), values, sizeof(double) * size);
+  }
+
+  // pycolmap returns copies of these poses.
+  void WriteSensors(const colmap::Rig& rig) {
+    const RigInMemory& in_memory = FindRig(rig.id);
+    for (size_t k = 0; k < rig.sensors.size(); ++k) {
+      const colmap::RigSensor& sensor = rig.sensors[k];
+      if (!sensor.has_pose) {
+        continue;
+      }
+      const nb::object& id = in_memory.others[k].first;
+      const nb::object pose = in_memory.object.attr("sensor_from_rig")(id);
+      const nb::object array = pose.attr("params");
+      if (std::memcmp(AddressOf(array), sensor.pose, sizeof(sensor.pose)) != 0) {
+        WriteArray(array, sensor.pose, kPoseSize);
+        in_memory.object.attr("set_sensor_from_rig")(id, pose);
+      }
+    }
+  }
 
   PointInMemory* FindPoint(int64_t id) {
     PointInMemory& point = points_[id];
     if (point.xyz == nullptr) {
       nb::object object;
       try {
-        object = reconstruction_.attr("points3D")[nb::int_(id)];
-      } catch (...) {
+        object = nb::object(reconstruction_.attr("points3D")[nb::int_(id)]);
+      } catch (const nb::python_error&) {
         points_.erase(id);
-        throw;
+        throw ValueError(
+            "config: expected points with a pose in the reconstruction, found " +
+            std::to_string(id));
       }
       point.id = id;
       point.xyz = AddressOf(object.attr("xyz"));
@@ -387,7 +433,7 @@ class ColmapMirror {
 
   void ReadPoints(const std::vector<PointInMemory*>& found,
                   colmap::Model* model) {
-    read_points_.clear();
+    points_before_.clear();
     for (PointInMemory* const point : found) {
       point->number = static_cast<int32_t>(model->points.size());
       colmap::Point3D& read = model->points.emplace_back();
@@ -396,7 +442,7 @@ class ColmapMirror {
       std::memcpy(read.xyz, point->xyz, sizeof(read.xyz));
       std::memcpy(read.color, point->xyz + Layout::kColor, sizeof(read.color));
       read.error = Load<double>(point->xyz + Layout::kError);
-      read_points_.push_back({read.id, {read.xyz[0], read.xyz[1], read.xyz[2]}});
+      points_before_.push_back({read.xyz[0], read.xyz[1], read.xyz[2]});
     }
   }
 
@@ -426,12 +472,17 @@ class ColmapMirror {
         }
       }
     }
+    cameras_before_.clear();
+    poses_before_.clear();
     for (const auto& [id, camera] : cameras) {
       camera->number = static_cast<int32_t>(model->cameras.size());
       model->cameras.push_back(camera->camera);
       std::memcpy(model->cameras.back().params,
                   AddressOf(camera->object.attr("params")),
                   sizeof(double) * camera->camera.model->num_params);
+      std::copy_n(model->cameras.back().params,
+                  kMaxCameraParams,
+                  cameras_before_.emplace_back().begin());
     }
     for (const auto& [id, rig] : rigs) {
       rig->number = static_cast<int32_t>(model->rigs.size());
@@ -460,6 +511,7 @@ class ColmapMirror {
           read.pose,
           AddressOf(frame->object.attr("rig_from_world").attr("params")),
           sizeof(read.pose));
+      std::copy_n(read.pose, kPoseSize, poses_before_.emplace_back().begin());
       model->frames.push_back(std::move(read));
     }
     for (const auto& [id, of_image] : seen) {
@@ -495,7 +547,10 @@ class ColmapMirror {
   std::unordered_map<uint32_t, FrameInMemory> frames_;
   std::unordered_map<uint32_t, RigInMemory> rigs_;
   std::unordered_map<uint32_t, CameraInMemory> cameras_;
-  std::vector<ReadPoint> read_points_;  // as they were
+  // Values of the model of the last Read as they were.
+  std::vector<std::array<double, 3>> points_before_;
+  std::vector<std::array<double, kMaxCameraParams>> cameras_before_;
+  std::vector<std::array<double, kPoseSize>> poses_before_;
   int64_t num_reads_ = 0;
   int num_checked_ = 0;
 };
@@ -517,7 +572,7 @@ void AddColmapMirror(nb::module_* module) {
                    "added: collections.abc.Sequence[int]) -> "
                    "tuple[ColmapModel, numpy.typing.NDArray[numpy.uint8]] | "
                    "None"))
-      .def("write_points", &ColmapMirror::WritePoints, "model"_a);
+      .def("write", &ColmapMirror::Write, "model"_a);
 }
 
 }  // namespace ceres_ext::python

@@ -449,7 +449,7 @@ def bundle_adjustment(
     write_time = 0.0
     try:
         summary, runaways, observations = _adjust_colmap(
-            model, problem, solver, selection, priors, callback
+            model, problem, solver, selection, priors, callback, mirror is not None
         )
     finally:
         if model is not reconstruction:
@@ -601,23 +601,21 @@ def _select(model: Model, config: typing.Any) -> list[_Flags | None]:
     if config is None:
         return [None] * 6
 
-    def flags(ids: numpy.typing.NDArray[typing.Any], chosen: typing.Any) -> _Flags:
+    def flags(
+        ids: numpy.typing.NDArray[typing.Any], chosen: typing.Any, what: str = ""
+    ) -> _Flags:
         if not chosen:
             return numpy.zeros(len(ids), dtype=numpy.bool_)
-        return numpy.isin(ids, numpy.array(sorted(chosen), dtype=ids.dtype))
-
-    def check(what: str, ids: typing.Any, chosen: typing.Any) -> None:
-        missing = set(chosen) - set(ids.tolist()) if chosen else set()
-        if missing:
+        found = numpy.isin(ids, numpy.fromiter(chosen, ids.dtype, len(chosen)))
+        if what and numpy.count_nonzero(found) < len(chosen):
             raise ValueError(
                 f"config: expected {what} with a pose in the reconstruction, found "
-                f"{min(missing)}"
+                f"{min(chosen - set(ids.tolist()))}"
             )
+        return found
 
-    check("images", model.image_ids, config.images)
-    images = flags(model.image_ids, config.images)
-    added = set(config.variable_points) | set(config.constant_points)
-    check("points", model.point_ids, added)
+    added = config.variable_points | config.constant_points
+    images = flags(model.image_ids, config.images, "images")
     frames = flags(model.frame_ids, config.constant_rig_from_world_poses)
     constant_poses = (
         frames[model.image_frames]
@@ -625,7 +623,7 @@ def _select(model: Model, config: typing.Any) -> list[_Flags | None]:
         else numpy.zeros(len(images), dtype=numpy.bool_)
     )
     sensors = [s.id for s in config.constant_sensor_from_rig_poses]
-    added_points = flags(model.point_ids, added)
+    added_points = flags(model.point_ids, added, "points")
     if added:
         _check_added_points(model, images, added_points)
     return [

@@ -64,13 +64,13 @@ class Mirror:
         return model, partly_seen.view(numpy.bool_)
 
     def _write(self, model: Model) -> None:
-        write_cameras_and_poses(model, self.reconstruction)
         if not self._is_part:
+            write_cameras_and_poses(model, self.reconstruction)
             write_points(model, self.reconstruction)
             return
         if not self._keeps_places:
             self.forget()
-        self._places.write_points(model)
+        self._places.write(model)
 
 
 def read_reconstruction(reconstruction: typing.Any) -> Model:
