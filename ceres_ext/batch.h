@@ -195,8 +195,8 @@ struct BatchSummary {
 };
 
 // Solves all problems of the batch with the same options. options.num_threads
-// host threads solve windows at once. If a device cannot solve windows, the
-// host does. Returns false, with a sentence in *error (may be null) and no
+// host threads solve windows at once, or one window together. If a device
+// cannot solve windows, the host does. Returns false, with a sentence in *error (may be null) and no
 // values changed, if options are not valid, offsets do not fit the arrays,
 // residual blocks of one problem name a block of another, or memory runs out
 // before the first problem is solved. A problem that is not valid ends with

@@ -23,6 +23,7 @@
 #include "ceres_ext/solver/trust_region.h"
 #include "ceres_ext/window_solver.h"
 #include "cuda_kernels/base/status.h"
+#include "cuda_kernels/machine/host_context.h"
 
 namespace ceres_ext {
 
@@ -86,6 +87,9 @@ class SmallKind {
 class SmallWorkspace {
  public:
   virtual ~SmallWorkspace() = default;
+
+  // The threads that solve one problem together; null: each has its own.
+  kernels::HostContext* team = nullptr;
 };
 
 // Problems [begin, end) of a batch that are of one kind and are solved

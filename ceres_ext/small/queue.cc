@@ -284,6 +284,16 @@ void SmallQueue::Fail(const std::string& why, bool to_host, SmallLane* lane) {
 
 void SmallQueue::SolveOnHost(SmallLane* lane) {
   const std::vector<int64_t> numbers = lane->Numbers(SmallLane::kOfHost);
+  if (numbers.size() == 1) {
+    for (const auto& workspace : workspaces_[0]) {
+      workspace->team = context_;
+    }
+    lane->SolveOnHost(numbers[0], &workspaces_[0]);
+    for (const auto& workspace : workspaces_[0]) {
+      workspace->team = nullptr;
+    }
+    return;
+  }
   ForEach(
       context_, static_cast<int64_t>(numbers.size()), [&](int64_t e, int slot) {
         lane->SolveOnHost(numbers[e], &workspaces_[slot]);

@@ -242,6 +242,33 @@ struct HostContext::Pool {
       done.Wait();
     }
   }
+
+  // wakes_all: each chunk has a thread of its own, however short the work.
+  void Run(int64_t n_in,
+           int64_t grain_in,
+           int64_t num_chunks_in,
+           bool wakes_all,
+           Callback callback_in,
+           void* fn_in) {
+    callback = callback_in;
+    fn = fn_in;
+    n = n_in;
+    grain = grain_in;
+    num_chunks = num_chunks_in;
+    num_pending.store(num_chunks, std::memory_order_relaxed);
+    num_left.store(num_chunks, std::memory_order_seq_cst);
+    // Threads that are awake come by themselves.
+    WakeUpTo((wakes_all ? static_cast<int>(num_chunks) - 1 : NumHelpers()) -
+             NumAwake());
+    const auto start = std::chrono::steady_clock::now();
+    const int64_t num_own = WorkOnChunks(0);
+    NoteCost(num_own, SecondsSince(start));
+    AwaitEnd();
+    if (thrown != nullptr) {
+      thrown_at = std::numeric_limits<int64_t>::max();
+      std::rethrow_exception(std::exchange(thrown, nullptr));
+    }
+  }
 };
 
 HostContext::HostContext(int num_threads) {
@@ -285,23 +312,15 @@ void HostContext::Run(int64_t n, int64_t grain, Callback callback, void* fn) {
     }
     return;
   }
-  pool_->callback = callback;
-  pool_->fn = fn;
-  pool_->n = n;
-  pool_->grain = grain;
-  pool_->num_chunks = num_chunks;
-  pool_->num_pending.store(num_chunks, std::memory_order_relaxed);
-  pool_->num_left.store(num_chunks, std::memory_order_seq_cst);
-  // Threads that are awake come by themselves.
-  pool_->WakeUpTo(pool_->NumHelpers() - pool_->NumAwake());
-  const auto start = std::chrono::steady_clock::now();
-  const int64_t num_own = pool_->WorkOnChunks(0);
-  pool_->NoteCost(num_own, SecondsSince(start));
-  pool_->AwaitEnd();
-  if (pool_->thrown != nullptr) {
-    pool_->thrown_at = std::numeric_limits<int64_t>::max();
-    std::rethrow_exception(std::exchange(pool_->thrown, nullptr));
+  pool_->Run(n, grain, num_chunks, /*wakes_all=*/false, callback, fn);
+}
+
+void HostContext::RunAtOnce(int n, Callback callback, void* fn) {
+  if (n == 1) {
+    callback(fn, 0, 1, 0);
+    return;
   }
+  pool_->Run(n, /*grain=*/1, n, /*wakes_all=*/true, callback, fn);
 }
 
 }  // namespace ceres_ext::kernels

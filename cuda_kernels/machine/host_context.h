@@ -55,6 +55,16 @@ class HostContext {
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
+  // Calls fn(begin, end) for [0, 1), [1, 2), ... [n - 1, n), each on its own
+  // thread, so that the calls may wait for each other. Range: 1 <= n <=
+  // num_threads(). fn throws nothing.
+  template <typename Function>
+  void RunTogether(int n, Function&& fn) {
+    using F = std::remove_reference_t<Function>;
+    RunAtOnce(
+        n, &Invoke<F>, const_cast<void*>(static_cast<const void*>(&fn)));
+  }
+
  private:
   using Callback = void (*)(void* fn, int64_t begin, int64_t end, int slot);
 
@@ -69,6 +79,7 @@ class HostContext {
   }
 
   void Run(int64_t n, int64_t grain, Callback callback, void* fn);
+  void RunAtOnce(int n, Callback callback, void* fn);
 
   struct Pool;
   std::unique_ptr<Pool> pool_;  // Null with one thread.

@@ -4,6 +4,7 @@
 // The package ceres_ext/colmap has what users call.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
@@ -16,6 +17,8 @@
 #include <vector>
 
 #include "ceres/iteration_callback.h"
+#include "ceres_ext/array_problem.h"
+#include "ceres_ext/batch.h"
 #include "ceres_ext/camera_intrinsics.h"
 #include "ceres_ext/camera_models.h"
 #include "ceres_ext/photogrammetry.h"
@@ -33,6 +36,7 @@
 #include "problem_io/colmap_writer.h"
 #include "python/src/array.h"
 #include "python/src/callback.h"
+#include "python/src/colmap.h"
 #include "python/src/module.h"
 #include "python/src/options.h"
 
@@ -41,11 +45,6 @@ using namespace nanobind::literals;
 
 namespace ceres_ext::python {
 namespace {
-
-struct ColmapModel {
-  colmap::Model model;
-  bool is_solving = false;  // while the lock of the interpreter is released
-};
 
 // Marks the model while it lives.
 class Solving {
@@ -453,6 +452,48 @@ void MakePositions(colmap::PositionPriors* positions,
   new (positions) colmap::PositionPriors(std::move(made));
 }
 
+// A window that may be solved faster than by Solve (docs/measurements/mapping.md).
+bool IsSmall(const ArrayProblem& problem) {
+  constexpr int64_t kMostRows = 16384;
+  int64_t num_rows = 0;
+  for (const ArrayProblem::Residuals& residuals : problem.residuals()) {
+    num_rows += residuals.num_blocks;
+  }
+  return num_rows <= kMostRows;
+}
+
+// Solves the problem as a window, or as Solve if it is not one.
+void SolveAsWindow(SolverOptions options,
+                   ArrayProblem* problem,
+                   Summary* summary) {
+  // A window has no callbacks. It ends within milliseconds.
+  options.callbacks.clear();
+  ProblemBatch batch;
+  batch.problem = *problem;
+  batch.num_problems = 1;
+  std::vector<std::array<int64_t, 2>> ends;
+  for (const ArrayProblem::Parameters& parameters : problem->parameters()) {
+    ends.push_back({0, parameters.num_blocks});
+  }
+  for (const ArrayProblem::Residuals& residuals : problem->residuals()) {
+    ends.push_back({0, residuals.num_blocks});
+  }
+  for (const std::array<int64_t, 2>& end : ends) {
+    (batch.parameter_begin.size() < problem->parameters().size()
+         ? batch.parameter_begin
+         : batch.residual_begin)
+        .push_back(end.data());
+  }
+  BatchSummary of_batch;
+  std::vector<Summary> summaries;
+  if (SolveBatch(options, options, &batch, &of_batch, nullptr, &summaries)) {
+    *summary = std::move(summaries[0]);
+  } else {
+    Solve(options, options, problem, summary);
+  }
+}
+
+// may_be_window: without callbacks, a small problem is solved as a window.
 // selection: the arrays of ProblemSelection in their order. Returns the summary
 // (camera id, 0 or 1 for fx or fy, start, end) of runaway focal lengths, and
 // (point id, image id, depth, error) of runaway observations.
@@ -461,7 +502,8 @@ nb::tuple AdjustModel(ColmapModel* model,
                       const SolverOptions& given,
                       const std::vector<nb::object>& selected,
                       colmap::PositionPriors* positions,
-                      nb::object callback) {
+                      nb::object callback,
+                      bool may_be_window) {
   CheckIdle(*model);
   colmap::Model& m = model->model;
   colmap::ProblemSelection selection;
@@ -510,6 +552,8 @@ nb::tuple AdjustModel(ColmapModel* model,
   options.Check();
   PythonCallback python_callback(callback);
   options.callbacks.push_back(&python_callback);
+  may_be_window = may_be_window && callback.is_none() &&
+                  !options.update_state_every_iteration;
   Summary summary;
   std::vector<colmap::RunawayFocalLength> runaways;
   std::vector<colmap::RunawayObservation> observations;
@@ -530,7 +574,11 @@ nb::tuple AdjustModel(ColmapModel* model,
     if (options.update_state_every_iteration) {
       options.callbacks.insert(options.callbacks.begin(), &state_callback);
     }
-    Solve(options, options, arrays.problem(), &summary);
+    if (may_be_window && IsSmall(*arrays.problem())) {
+      SolveAsWindow(options, arrays.problem(), &summary);
+    } else {
+      Solve(options, options, arrays.problem(), &summary);
+    }
     arrays.Store();
     colmap::SetPosesOfSensors(&m);
     observations = colmap::FindRunawayObservations(
@@ -758,12 +806,13 @@ void AddColmap(nb::module_* module) {
       "selection"_a,
       "positions"_a.none(),
       "callback"_a.none(),
+      "may_be_window"_a,
       nb::sig("def _adjust_colmap(model: ColmapModel, problem_options: "
               "_ColmapProblemOptions, options: SolverOptions, selection: "
               "collections.abc.Sequence[numpy.typing.NDArray[numpy.bool_] | "
               "None], positions: _ColmapPositions | None, callback: "
-              "collections.abc.Callable[[IterationSummary], object] | None) -> "
-              "tuple[Summary, list[tuple[int, int, float, float]], "
+              "collections.abc.Callable[[IterationSummary], object] | None, "
+              "may_be_window: bool) -> tuple[Summary, list[tuple[int, int, float, float]], "
               "list[tuple[int, int, float, float]]]"));
   module->def(
       "_img_from_cam",

@@ -67,4 +67,5 @@ NB_MODULE(_ceres_ext, module) {
   ceres_ext::python::AddOdometry(&module);
   ceres_ext::python::AddBalFile(&module);
   ceres_ext::python::AddColmap(&module);
+  ceres_ext::python::AddColmapMirror(&module);
 }

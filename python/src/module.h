@@ -78,6 +78,7 @@ void AddCovariance(nanobind::module_* module);
 void AddOdometry(nanobind::module_* module);
 void AddBalFile(nanobind::module_* module);
 void AddColmap(nanobind::module_* module);
+void AddColmapMirror(nanobind::module_* module);
 
 }  // namespace ceres_ext::python
 

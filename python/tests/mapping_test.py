@@ -123,12 +123,7 @@ def assert_as_good(models, others):
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
-@pytest.mark.parametrize("max_points2d", [0, 10**6])
-def test_a_map_is_as_good_as_pycolmaps(
-    max_points2d, is_shared, tmp_path, monkeypatch
-):
-    # Parts of the model are read, or small models as a whole.
-    monkeypatch.setattr("ceres_ext.colmap.mirror._MAX_POINTS2D_OF_WHOLE", max_points2d)
+def test_a_map_is_as_good_as_pycolmaps(is_shared, tmp_path):
     database = synthesize(tmp_path / "database.db", 30, is_shared)
     calls = []
     models = mapped(
@@ -181,9 +176,7 @@ def test_bounds_and_priors_of_cameras(shared, tmp_path):
     assert message in done.stderr
 
 
-@pytest.mark.parametrize("max_points2d", [0, 10**6])
-def test_rigs(max_points2d, tmp_path, monkeypatch):
-    monkeypatch.setattr("ceres_ext.colmap.mirror._MAX_POINTS2D_OF_WHOLE", max_points2d)
+def test_rigs(tmp_path):
     database = synthesize(
         tmp_path / "database.db", 8, num_cameras_per_rig=2, num_points3D=200
     )
@@ -461,9 +454,23 @@ def local_config(model, size=4):
     return config, images
 
 
-@pytest.mark.parametrize("max_points2d", [0, 10**6])
-def test_a_mirror_adjusts_as_the_whole_does(max_points2d, ours, monkeypatch):
-    monkeypatch.setattr("ceres_ext.colmap.mirror._MAX_POINTS2D_OF_WHOLE", max_points2d)
+class NoMirror:
+    """Memory of a pycolmap whose layout is unknown."""
+
+    def __init__(self, reconstruction):
+        pass
+
+    def read(self, images, added):
+        return None
+
+    def forget(self):
+        pass
+
+
+@pytest.mark.parametrize("is_layout_known", [True, False])
+def test_a_mirror_adjusts_as_the_whole_does(is_layout_known, ours, monkeypatch):
+    if not is_layout_known:
+        monkeypatch.setattr("ceres_ext.colmap.mirror._ColmapMirror", NoMirror)
     folder, _, _ = ours
     whole, part = (pycolmap.Reconstruction(folder / "0") for _ in range(2))
     start = pycolmap.Reconstruction(folder / "0")
@@ -508,6 +515,176 @@ def test_a_mirror_adjusts_as_the_whole_does(max_points2d, ours, monkeypatch):
             part.image(image_id).cam_from_world().matrix()
             == start.image(image_id).cam_from_world().matrix()
         ).all()
+
+
+def read_files(model, folder):
+    """A model as pycolmap writes and reads it."""
+    folder.mkdir(exist_ok=True)
+    model.write_binary(folder)
+    return colmap.read(folder)
+
+
+def assert_is_fresh(mirror, config, folder):
+    """What a mirror reads is what pycolmap has."""
+    found, partly_seen = mirror._read(config)
+    fresh = read_files(mirror.reconstruction, folder)
+    point_at = {point_id: k for k, point_id in enumerate(fresh.point_ids.tolist())}
+    image_at = {image_id: k for k, image_id in enumerate(fresh.image_ids.tolist())}
+    camera_at = {camera_id: k for k, camera_id in enumerate(fresh.camera_ids)}
+    assert set(config.images) <= set(found.image_ids.tolist())
+    added = set(config.variable_points) | set(config.constant_points)
+    assert added <= set(found.point_ids.tolist())
+    numbers = [point_at[i] for i in found.point_ids.tolist()]
+    assert (found.points == fresh.points[numbers]).all()
+    assert (found.colors == fresh.colors[numbers]).all()
+    assert (found.errors == fresh.errors[numbers]).all()
+    numbers = [camera_at[i] for i in found.camera_ids]
+    assert (found.camera_params == fresh.camera_params[numbers]).all()
+    assert (found.camera_sizes == fresh.camera_sizes[numbers]).all()
+    assert found.camera_models == [fresh.camera_models[k] for k in numbers]
+    numbers = [image_at[i] for i in found.image_ids.tolist()]
+    assert (found.image_poses == fresh.image_poses[numbers]).all()
+    assert found.image_names == [fresh.image_names[k] for k in numbers]
+    num_seen = numpy.zeros(len(found.point_ids), int)
+    for k, image_id in enumerate(found.image_ids.tolist()):
+        here = slice(*found.points2d_begin[k : k + 2])
+        seen = found.point_index[here]
+        num_seen[seen] += 1
+        begin, end = fresh.points2d_begin[numbers[k] : numbers[k] + 2]
+        points = fresh.point_index[begin:end]
+        ids = numpy.where(points >= 0, fresh.point_ids[points], -1)
+        is_seen = ids >= 0
+        if image_id not in config.images:
+            is_seen &= numpy.isin(ids, sorted(added))
+        assert (found.point_ids[seen] == ids[is_seen]).all()
+        assert (found.points2d[here] == fresh.points2d[begin:end][is_seen]).all()
+    lengths = numpy.bincount(fresh.point_index[fresh.point_index >= 0])
+    lengths = lengths[[point_at[i] for i in found.point_ids.tolist()]]
+    assert (partly_seen == (num_seen < lengths)).all()
+
+
+@pytest.fixture
+def fresh_mirrors(monkeypatch, tmp_path):
+    """Each mirror is compared with its reconstruction before and after each call.
+    Returns the number of calls."""
+    calls = []
+
+    def adjusted(mirror, options, config, **values):
+        assert_is_fresh(mirror, config, tmp_path / "fresh")
+        summary = colmap.bundle_adjustment(mirror, options, config, **values)
+        assert_is_fresh(mirror, config, tmp_path / "fresh")
+        calls.append(len(config.images))
+        return summary
+
+    for module in ("mapper", "refinement", "position_priors"):
+        monkeypatch.setattr(f"ceres_ext.colmap.{module}.bundle_adjustment", adjusted)
+    return calls
+
+
+@pytest.mark.parametrize("num_cameras_per_rig", [1, 2])
+def test_mirrors_are_never_stale(num_cameras_per_rig, fresh_mirrors, tmp_path):
+    """Registration, triangulation, merges, filters, retriangulation, checkpoints."""
+    database = synthesize(
+        tmp_path / "database.db",
+        12 // num_cameras_per_rig,
+        num_cameras_per_rig=num_cameras_per_rig,
+        inlier_match_ratio=0.7,
+    )
+    # Tracks grow and fall apart more often.
+    limits = {
+        "triangulation__merge_max_reproj_error": 8.0,
+        "triangulation__complete_max_reproj_error": 8.0,
+        "mapper__filter_max_reproj_error": 1.5,
+    }
+    models = mapped(database, tmp_path / "map", limits, checkpoint_frames=4)
+    assert len(fresh_mirrors) > 8
+    assert models[0].num_reg_images() == 12
+
+
+def test_a_mirror_is_not_stale_after_callbacks(shared, fresh_mirrors, tmp_path):
+    """A callback replaces points by others with their numbers, and moves others."""
+    folder = tmp_path / "map"
+    maps = []
+    begin = pycolmap.IncrementalMapper.begin_reconstruction
+    calls = []
+
+    def change():
+        model = maps[-1]
+        ids = sorted(model.point3D_ids())
+        for point_id in ids[len(calls) :: 5]:
+            model.points3D[point_id].xyz = model.points3D[point_id].xyz * 1.001
+        for point_id in ids[:3]:
+            old = model.points3D[point_id]
+            track = pycolmap.Track(old.track.elements)
+            xyz = old.xyz + 1e-4
+            model.delete_point3D(point_id)
+            new = pycolmap.Point3D(xyz=xyz, track=track)
+            model.add_point3D_with_id(point_id, new)
+        calls.append(len(ids))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            pycolmap.IncrementalMapper,
+            "begin_reconstruction",
+            lambda mapper, model: (maps.append(model), begin(mapper, model))[1],
+        )
+        mapped(
+            shared,
+            folder,
+            initial_image_pair_callback=change,
+            next_image_callback=change,
+        )
+    assert len(calls) == 11
+    assert len(fresh_mirrors) > 10
+
+
+def test_a_mirror_follows_each_step_of_pycolmap(ours, tmp_path):
+    folder, _, _ = ours
+    model = pycolmap.Reconstruction(folder / "0")
+    mirror = colmap.Mirror(model, keeps_places=True)
+    manager = pycolmap.ObservationManager(model)
+    images = sorted(model.reg_image_ids())
+
+    def check():
+        config = pycolmap.BundleAdjustmentConfig()
+        for image_id in images[:4]:
+            config.add_image(image_id)
+        for point_id in sorted(model.point3D_ids())[::3]:
+            config.add_variable_point(point_id)
+        assert_is_fresh(mirror, config, tmp_path / "fresh")
+
+    check()
+    ids = sorted(model.point3D_ids())
+    manager.delete_point3D(ids[0])
+    for point_id in ids[3:40]:
+        element = model.point3D(point_id).track.elements[0]
+        manager.delete_observation(element.image_id, element.point2D_idx)
+    check()
+    manager.merge_points3D(ids[40], ids[41])
+    check()
+    manager.filter_all_points3D(0.5, 1.5)
+    check()
+    model.normalize()
+    check()
+    model.update_point_3d_errors()
+    check()
+    manager.deregister_frame(model.image(images.pop()).frame_id)
+    check()
+    camera = next(iter(model.cameras.values()))
+    camera.params = camera.params * 1.01
+    check()
+
+
+def test_a_mirror_refuses_images_without_a_pose(ours):
+    folder, _, _ = ours
+    model = pycolmap.Reconstruction(folder / "0")
+    image_id = sorted(model.reg_image_ids())[-1]
+    model.deregister_frame(model.image(image_id).frame_id)
+    for mirror in (colmap.Mirror(model), colmap.Mirror(model, keeps_places=True)):
+        config, _ = local_config(model)
+        config.add_image(image_id)
+        with pytest.raises(ValueError, match=f"with a pose .*, found {image_id}"):
+            colmap.bundle_adjustment(mirror, None, config)
 
 
 def test_a_mirror_without_a_config_adjusts_the_whole(ours):

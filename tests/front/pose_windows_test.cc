@@ -853,6 +853,10 @@ TEST(PoseWindows, HaveTheSameBitsInAnyBatch) {
   EigenPose pose;
   auto cases = SomePoseCases<EigenCase>(&pose);
   AddMarginals(&cases);
+  // Large enough for several threads of the host.
+  cases.emplace_back(8, 400, 5, 700);
+  cases.back().manifold = &pose;
+  cases.back().pose_is_constant[0] = 1;
   const auto solve = [](std::vector<EigenCase> some, int num_threads) {
     PoseBatch<EigenCase> batch(&some);
     ceres::Solver::Options options = SomeOptions();
@@ -877,6 +881,8 @@ TEST(PoseWindows, HaveTheSameBitsInAnyBatch) {
   for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(i);
     const auto alone = solve({cases[i]}, 1);
+    EXPECT_EQ(solve({cases[i]}, 2), alone);
+    EXPECT_EQ(solve({cases[i]}, 3), alone);
     for (int k = 0; k < 3; ++k) {
       EXPECT_EQ(in_batch[cases.size() * (k + 1) - 1 - i], alone[0]);
     }

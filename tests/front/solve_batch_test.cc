@@ -216,6 +216,14 @@ TEST(SolveBatch, HasTheSameBitsInAnyBatch) {
   const auto again = solve(many, 1);
   for (size_t i = 0; i < cases.size(); ++i) {
     const auto alone = solve({cases[i]}, 1)[0];
+    // Several threads of the host solve it together.
+    for (const int num_threads : {2, 3}) {
+      const auto together = solve({cases[i]}, num_threads)[0];
+      EXPECT_EQ(std::memcmp(alone.data(),
+                            together.data(),
+                            alone.size() * sizeof(double)),
+                0);
+    }
     for (size_t k = 0; k < many.size(); ++k) {
       if ((k * 3) % cases.size() == i) {
         EXPECT_EQ(

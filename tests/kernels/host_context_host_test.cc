@@ -55,6 +55,29 @@ TEST_P(HostContextTest, SlotsBelongToOneThread) {
   });
 }
 
+// However short the calls before were, for which no thread was woken.
+TEST_P(HostContextTest, CallsMayWaitForEachOther) {
+  HostContext context(GetParam());
+  for (int i = 0; i < 50; ++i) {
+    for (int n = 1; n <= context.num_threads(); ++n) {
+      std::atomic<int> num_here{0};
+      std::vector<int> visits(n, 0);
+      context.RunTogether(n, [&](int64_t begin, int64_t end) {
+        EXPECT_EQ(end, begin + 1);
+        ++visits[begin];
+        ++num_here;
+        while (num_here < n) {
+          std::this_thread::yield();
+        }
+      });
+      EXPECT_THAT(visits, testing::Each(1));
+    }
+    if (i % 10 == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
 // Regions that follow at once and after the workers went to sleep.
 TEST_P(HostContextTest, ManyRegions) {
   HostContext context(GetParam());

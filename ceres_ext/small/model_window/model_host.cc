@@ -115,7 +115,7 @@ void Run(const ModelWindow& window,
          const LoopOptions& options,
          const std::vector<const BlockMarginalPrior*>& marginals,
          const std::vector<ModelHostRows>& rows) {
-  HostTeam team;
+  HostTeam team(0, 1, nullptr, nullptr);
   ModelShared shared;
   ModelSolve<HostTeam, kIsDogleg> solve(window, &shared, &team);
   solve.Begin(options, options.begin);

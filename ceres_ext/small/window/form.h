@@ -489,6 +489,9 @@ CERES_EXT_WINDOW_PART void FormChunk(
   const int end_point = w.chunk_begin[chunk + 1];
   const int first_row = w.point_begin[first_point];
   const int end_row = w.point_begin[end_point];
+  if constexpr (W::Team::kKeepsRows) {
+    w.rows = w.team->rows() + int64_t{W::kRow} * first_row;
+  }
   double cost = 0.0;
   for (int k = first_row + w.rank(); k < end_row; k += w.size()) {
     double of_row;

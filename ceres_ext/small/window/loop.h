@@ -1,8 +1,8 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
 // A whole Levenberg-Marquardt solve of a window by one team: a thread block of
-// a device, a cluster of them, or one thread of the host. The only copy of the
-// arithmetic.
+// a device, a cluster of them, or threads of the host, which are blocks of one
+// thread. The only copy of the arithmetic.
 //
 // Form, chunk by chunk, with Jacobians that never leave a block's memory:
 //
@@ -51,7 +51,8 @@
 // the block's memory. A tile of S has kTile<columns> columns. It has
 // kTall<columns> rows when points are added, kTile rows when columns of a
 // camera are subtracted, and kHigh<columns> rows when columns of a panel are.
-// See below for kWidth<tile> and kSavedRows.
+// See below for kWidth<tile>. A team that kKeepsRows has rows(), memory of all
+// rows of the window, where they stay until the step is taken.
 #ifndef CERES_EXT_SMALL_WINDOW_LOOP_H_
 #define CERES_EXT_SMALL_WINDOW_LOOP_H_
 

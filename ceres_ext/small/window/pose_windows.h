@@ -12,20 +12,24 @@
 
 namespace ceres_ext {
 
+class HostTeam;
+
 // A RunWindow (small/window/window_host.h).
 void RunPoseWindow(const WindowRecord& record,
                    const unsigned char* inputs,
                    const Window& window,
                    bool has_schur,
                    const LoopOptions& options,
-                   double* memory);
+                   double* memory,
+                   HostTeam* team);
 
 void RunOwnIntrinsicsWindow(const WindowRecord& record,
                             const unsigned char* inputs,
                             const Window& window,
                             bool has_schur,
                             const LoopOptions& options,
-                            double* memory);
+                            double* memory,
+                   HostTeam* team);
 
 // In a build with CUDA.
 WindowKernel PoseWindowKernel();

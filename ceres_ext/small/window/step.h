@@ -72,42 +72,6 @@ CERES_EXT_WINDOW void Linear(
   }
 }
 
-// Keeps the result of Linear for the first rows of a point, if the team has
-// room for it.
-template <typename W>
-CERES_EXT_WINDOW void Save([[maybe_unused]] int at,
-                           [[maybe_unused]] const double* r,
-                           [[maybe_unused]] const double* columns,
-                           [[maybe_unused]] double* saved) {
-  if constexpr (W::Team::kSavedRows > 0) {
-    if (at < W::Team::kSavedRows) {
-      for (int e = 0; e < 8; ++e) {
-        saved[10 * at + e] = columns[e];
-      }
-      saved[10 * at + 8] = r[0];
-      saved[10 * at + 9] = r[1];
-    }
-  }
-}
-
-template <typename W>
-CERES_EXT_WINDOW bool Load([[maybe_unused]] int at,
-                           [[maybe_unused]] const double* saved,
-                           [[maybe_unused]] double* r,
-                           [[maybe_unused]] double* columns) {
-  if constexpr (W::Team::kSavedRows > 0) {
-    if (at < W::Team::kSavedRows) {
-      for (int e = 0; e < 8; ++e) {
-        columns[e] = saved[10 * at + e];
-      }
-      r[0] = saved[10 * at + 8];
-      r[1] = saved[10 * at + 9];
-      return true;
-    }
-  }
-  return false;
-}
-
 // Moves camera i by delta to new_cameras.
 template <typename W>
 CERES_EXT_WINDOW void PlaceCamera(
@@ -168,12 +132,34 @@ CERES_EXT_WINDOW bool AddCost(const W& w,
   return kernels::AllFinite(r, 2);
 }
 
+// Moves point p by `step`; adds the items of its move.
+template <typename W>
+CERES_EXT_WINDOW void MovePoint(
+    W& w, int p, const double* step, double* moved, double* item) {
+  const double* const x = w.PointOf(p);
+  double* const record = w.records + WindowScratch::kRecord * int64_t{p};
+  for (int a = 0; a < 3; ++a) {
+    moved[a] = x[a] + step[a];
+    if (w.HasBounds()) {
+      w.PointStep(p)[a] = step[a];
+      moved[a] = w.BoundPoint(p, a, moved[a]);
+    }
+    record[a] = moved[a];
+    item[2] += x[a] * x[a];
+    item[3] += (x[a] - moved[a]) * (x[a] - moved[a]);
+  }
+}
+
+// Adds the change of a row by the model to an item.
+CERES_EXT_WINDOW void AddChange(double change, double r, double* item) {
+  *item -= change * (r + 0.5 * change);
+}
+
 // Moves point p; adds its items.
 template <typename W>
 CERES_EXT_WINDOW void StepOfPoint(
     W& w, int p, double* item, bool* is_finite, bool* is_evaluated) {
   const double* const x = w.PointOf(p);
-  double saved[10 * W::Team::kSavedRows + 1];
   double step[3] = {};
   double moved[3] = {x[0], x[1], x[2]};
   const int begin = w.point_begin[p];
@@ -185,7 +171,6 @@ CERES_EXT_WINDOW void StepOfPoint(
       double r[2];
       double columns[8];
       Linear(w, k, x, r, columns);
-      Save<W>(k - begin, r, columns, saved);
       for (int a = 0; a < 3; ++a) {
         step[a] -= columns[a] * columns[3] + columns[4 + a] * columns[7];
       }
@@ -196,28 +181,71 @@ CERES_EXT_WINDOW void StepOfPoint(
     }
     UpperSolve(record + 6, step);
     *is_finite &= kernels::AllFinite(step, 3);
-    for (int a = 0; a < 3; ++a) {
-      moved[a] += step[a];
-      if (w.HasBounds()) {
-        w.PointStep(p)[a] = step[a];
-        moved[a] = w.BoundPoint(p, a, moved[a]);
-      }
-      record[a] = moved[a];
-      item[2] += x[a] * x[a];
-      item[3] += (x[a] - moved[a]) * (x[a] - moved[a]);
-    }
+    MovePoint(w, p, step, moved, item);
   }
   for (int k = begin; k < end; ++k) {
     double r[2];
     double columns[8];
-    if (p >= w.counts.num_points || !Load<W>(k - begin, saved, r, columns)) {
-      Linear(w, k, x, r, columns);
-    }
+    Linear(w, k, x, r, columns);
     for (int i = 0; i < 2; ++i) {
       const double* const j = columns + 4 * i;
-      const double change =
-          j[3] + j[0] * step[0] + j[1] * step[1] + j[2] * step[2];
-      item[0] -= change * (r[i] + 0.5 * change);
+      AddChange(
+          j[3] + j[0] * step[0] + j[1] * step[1] + j[2] * step[2], r[i], item);
+    }
+    *is_evaluated &= AddCost(w, k, moved, item + 1);
+  }
+}
+
+// The same from rows that were kept, [Jc, A, r]. Their r', which is not needed
+// any more, is replaced by Jc step.
+template <typename W>
+CERES_EXT_WINDOW void StepOfKeptPoint(
+    W& w, int p, double* item, bool* is_finite, bool* is_evaluated) {
+  const double* const x = w.PointOf(p);
+  double moved[3] = {x[0], x[1], x[2]};
+  const int begin = w.point_begin[p];
+  const int end = w.point_begin[p + 1];
+  double* const rows = w.team->rows();
+  // L' times the step of the point: -(L^-1 g + sum of A'Jc step).
+  double turned[3] = {};
+  for (int k = begin; k < end; ++k) {
+    double* const row = rows + int64_t{W::kRow} * k;
+    const int camera = w.camera[k];
+    const double* const a = row + W::kPointJacobian;
+    double* const by_camera = row + W::kReduced;
+    by_camera[0] = 0.0;
+    by_camera[1] = 0.0;
+    if (camera < w.counts.num_cameras) {
+      const double* const delta = w.step + W::kColumns * camera;
+      for (int c = 0; c < W::kColumns; ++c) {
+        by_camera[0] += row[W::Place(0, c)] * delta[c];
+        by_camera[1] += row[W::Place(1, c)] * delta[c];
+      }
+    }
+    for (int e = 0; e < 3; ++e) {
+      turned[e] -= a[e] * by_camera[0] + a[3 + e] * by_camera[1];
+    }
+  }
+  if (p < w.counts.num_points) {
+    const double* const record =
+        w.records + WindowScratch::kRecord * int64_t{p};
+    double step[3];
+    for (int e = 0; e < 3; ++e) {
+      turned[e] -= record[12 + e];
+      step[e] = turned[e];
+    }
+    UpperSolve(record + 6, step);
+    *is_finite &= kernels::AllFinite(step, 3);
+    MovePoint(w, p, step, moved, item);
+  }
+  for (int k = begin; k < end; ++k) {
+    const double* const row = rows + int64_t{W::kRow} * k;
+    for (int i = 0; i < 2; ++i) {
+      const double* const a = row + W::kPointJacobian + 3 * i;
+      AddChange(row[W::kReduced + i] + a[0] * turned[0] + a[1] * turned[1] +
+                    a[2] * turned[2],
+                row[W::kResidual + i],
+                item);
     }
     *is_evaluated &= AddCost(w, k, moved, item + 1);
   }
@@ -310,7 +338,11 @@ CERES_EXT_WINDOW_PHASE Step TakeStep(W& w) {
                   &is_finite,
                   &is_evaluated,
                   [&](int p, double* item) {
-                    StepOfPoint(w, p, item, &is_finite, &is_evaluated);
+                    if constexpr (W::Team::kKeepsRows) {
+                      StepOfKeptPoint(w, p, item, &is_finite, &is_evaluated);
+                    } else {
+                      StepOfPoint(w, p, item, &is_finite, &is_evaluated);
+                    }
                   });
 }
 

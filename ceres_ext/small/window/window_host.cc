@@ -2,6 +2,7 @@
 
 #include "ceres_ext/small/window/window_host.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ceres_ext/small/window/bal_rows.h"
@@ -10,6 +11,9 @@
 
 namespace ceres_ext {
 namespace {
+
+// Rows for which one more thread pays off.
+constexpr int32_t kRowsPerThread = 512;
 
 using Rows9Of9 = BalRows<3, 9>;
 using Rows6Of9 = BalRows<3, 6>;
@@ -39,7 +43,14 @@ void SolveWindowOnHost(RunWindow run,
                        const kernels::RobustLoss* losses,
                        const unsigned char* inputs,
                        unsigned char* outputs,
+                       kernels::HostContext* context,
                        std::vector<double>* memory) {
+  const int num_threads =
+      context == nullptr
+          ? 1
+          : std::min({context->num_threads(),
+                      1 + record.counts.num_rows / kRowsPerThread,
+                      static_cast<int>(WindowScratch::kMaxBlocks)});
   const int64_t size = TeamLayout(kind.num_columns,
                                   record.counts.num_cameras,
                                   record.counts.chunk_rows,
@@ -50,16 +61,39 @@ void SolveWindowOnHost(RunWindow run,
                                              kind.num_columns,
                                              record.counts,
                                              has_schur,
-                                             /*is_shared=*/false)
+                                             /*is_shared=*/num_threads > 1)
                                    .size;
-  if (static_cast<int64_t>(memory->size()) < size + scratch_size) {
-    memory->resize(size + scratch_size);
+  const int64_t of_threads = size * num_threads;
+  const int64_t of_rows =
+      int64_t{WindowRowSize(kind.num_columns)} * record.counts.num_rows;
+  const int64_t of_all = of_threads + scratch_size + of_rows;
+  if (static_cast<int64_t>(memory->size()) < of_all) {
+    memory->resize(of_all);
   }
-  const Window window = ViewWindow(
-      kind.camera_size, record, losses, inputs, outputs, memory->data() + size);
-  HostTeam team;
-  CopyStart(kind.camera_size, record, inputs, window, &team);
-  run(record, inputs, window, has_schur, options, memory->data());
+  const Window window = ViewWindow(kind.camera_size,
+                                   record,
+                                   losses,
+                                   inputs,
+                                   outputs,
+                                   memory->data() + of_threads);
+  double* const rows = memory->data() + of_threads + scratch_size;
+  HostMeeting meeting;
+  const auto solve = [&](int64_t block, int64_t /*end*/) {
+    HostTeam team(static_cast<int>(block), num_threads, rows, &meeting);
+    CopyStart(kind.camera_size, record, inputs, window, &team);
+    run(record,
+        inputs,
+        window,
+        has_schur,
+        options,
+        memory->data() + size * block,
+        &team);
+  };
+  if (num_threads == 1) {
+    solve(0, 1);
+  } else {
+    context->RunTogether(num_threads, solve);
+  }
 }
 
 }  // namespace ceres_ext

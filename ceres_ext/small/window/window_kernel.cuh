@@ -30,9 +30,8 @@ class BlockTeam {
   static constexpr int kTall = kColumns == 10 ? 5 : kColumns;
   template <int kColumns>
   static constexpr int kHigh = kColumns == 10 ? 5 : kColumns;
-  // Rows that the team saves: registers have no room, and computing is faster
-  // than main memory.
-  static constexpr int kSavedRows = 0;
+  // Rows are computed again for a step, which is faster than main memory.
+  static constexpr bool kKeepsRows = false;
 
   // exchange: the team's, in main memory (WindowScratch).
   __device__ explicit BlockTeam(double* exchange)

@@ -1,11 +1,14 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 //
-// The solution of a window by a thread, for the processor's vectors.
+// The solution of a window by one or several threads, for the processor's
+// vectors.
 #ifndef CERES_EXT_SMALL_WINDOW_WINDOW_ON_HOST_H_
 #define CERES_EXT_SMALL_WINDOW_WINDOW_ON_HOST_H_
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <thread>
 
 #include "ceres_ext/small/window/loop.h"
 #include "ceres_ext/small/window/window_host.h"
@@ -13,9 +16,24 @@
 
 namespace ceres_ext {
 
-// One thread.
+// Where the threads of a window wait for each other.
+struct HostMeeting {
+  std::atomic<int> num_waiting{0};
+  std::atomic<int> round{0};
+  // Values that the threads exchange, in two sets that are used in turns.
+  double values[2][WindowScratch::kMaxBlocks][WindowScratch::kValues];
+};
+
+// One thread. Several that solve a window are blocks of one thread each.
 class HostTeam {
  public:
+  // rows: memory of all rows of the window. *meeting outlives the object.
+  HostTeam(int block, int num_blocks, double* rows, HostMeeting* meeting)
+      : block_(block),
+        num_blocks_(num_blocks),
+        rows_(rows),
+        meeting_(meeting) {}
+
   // Whole blocks: the loops over a row of one are vectors.
   template <int kColumns>
   static constexpr int kTile = kColumns;
@@ -26,14 +44,38 @@ class HostTeam {
   static constexpr int kHigh = kColumns == 10 ? 5 : 3;
   template <int kColumns>
   static constexpr int kTall = kColumns;
-  static constexpr int kSavedRows = 16;
+  // All rows of the window stay in memory until the step is taken.
+  static constexpr bool kKeepsRows = true;
+  double* rows() const { return rows_; }
 
   static int rank() { return 0; }
   static int size() { return 1; }
   static void Barrier() {}
-  static int block() { return 0; }
-  static int num_blocks() { return 1; }
-  static void Join() {}
+  int block() const { return block_; }
+  int num_blocks() const { return num_blocks_; }
+  void Join() const {
+    if (num_blocks_ == 1) {
+      return;
+    }
+    const int round = meeting_->round.load(std::memory_order_relaxed);
+    if (meeting_->num_waiting.fetch_add(1, std::memory_order_acq_rel) ==
+        num_blocks_ - 1) {
+      meeting_->num_waiting.store(0, std::memory_order_relaxed);
+      meeting_->round.store(round + 1, std::memory_order_release);
+      return;
+    }
+    constexpr int kNumSpins = 100;
+    for (int i = 0;
+         meeting_->round.load(std::memory_order_acquire) == round;
+         ++i) {
+      if (i < kNumSpins) {
+        Pause();
+      } else {
+        // The others may have no processor.
+        std::this_thread::yield();
+      }
+    }
+  }
   template <typename T>
   static T* Own(T* pointer) {
     return pointer;
@@ -56,9 +98,42 @@ class HostTeam {
   template <int n>
   static void BlockMax(double (&)[n]) {}
   template <int n>
-  static void Max(double (&)[n]) {}
+  void Max(double (&values)[n]) {
+    static_assert(n <= WindowScratch::kValues, "room in the exchange");
+    if (num_blocks_ == 1) {
+      return;
+    }
+    auto* const of_blocks = meeting_->values[turn_];
+    turn_ = 1 - turn_;
+    for (int i = 0; i < n; ++i) {
+      of_blocks[block_][i] = values[i];
+    }
+    Join();
+    for (int b = 0; b < num_blocks_; ++b) {
+      for (int i = 0; i < n; ++i) {
+        values[i] = Larger(values[i], of_blocks[b][i]);
+      }
+    }
+  }
   static void Or(uint64_t bits, uint64_t* to) { *to |= bits; }
   static int FirstBit(uint64_t bits) { return __builtin_ctzll(bits); }
+
+ private:
+  static void Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+  }
+  // NaN if one is NaN.
+  static double Larger(double a, double b) {
+    return a != a || !(b <= a) ? (a != a ? a : b) : a;
+  }
+
+  const int block_;
+  const int num_blocks_;
+  double* const rows_;
+  HostMeeting* const meeting_;
+  int turn_ = 0;
 };
 
 // Defines a RunWindow of a class of rows. Files that use it are compiled
@@ -70,10 +145,10 @@ class HostTeam {
       const Window& in,                                      \
       bool has_schur,                                        \
       const LoopOptions& options,                            \
-      double* memory) {                                      \
-    HostTeam team;                                           \
+      double* memory,                                        \
+      HostTeam* team) {                                      \
     window::TeamWindow<Rows, HostTeam> solve(                \
-        in, Rows(record, inputs), has_schur, memory, &team); \
+        in, Rows(record, inputs), has_schur, memory, team);  \
     window::Run(solve, options);                             \
   }
 

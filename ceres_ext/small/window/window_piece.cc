@@ -57,6 +57,7 @@ void WindowPiece::TrySolve(int64_t i, SmallWorkspace* workspace) {
                     packer_->losses().data(),
                     inputs_,
                     outputs_,
+                    workspace->team,
                     &static_cast<Workspace*>(workspace)->memory);
 }
 

@@ -27,7 +27,12 @@ from .._ceres_ext import (
     _read_colmap,
     _write_colmap,
 )
-from .mirror import Mirror, read_reconstruction, write_cameras_and_poses
+from .mirror import (
+    Mirror,
+    read_reconstruction,
+    write_cameras_and_poses,
+    write_points,
+)
 
 CAMERA_MODELS: tuple[str, ...] = tuple(_colmap_camera_models())
 """The names of the camera models that are supported: those of COLMAP 4."""
@@ -430,7 +435,6 @@ def bundle_adjustment(
     if isinstance(reconstruction, Model):
         model = reconstruction
     elif mirror is not None:
-        check_cameras(mirror.reconstruction)
         model, partly_seen = mirror._read(config)
     else:
         check_cameras(reconstruction)
@@ -445,7 +449,7 @@ def bundle_adjustment(
     write_time = 0.0
     try:
         summary, runaways, observations = _adjust_colmap(
-            model, problem, solver, selection, priors, callback
+            model, problem, solver, selection, priors, callback, mirror is not None
         )
     finally:
         if model is not reconstruction:
@@ -597,23 +601,21 @@ def _select(model: Model, config: typing.Any) -> list[_Flags | None]:
     if config is None:
         return [None] * 6
 
-    def flags(ids: numpy.typing.NDArray[typing.Any], chosen: typing.Any) -> _Flags:
+    def flags(
+        ids: numpy.typing.NDArray[typing.Any], chosen: typing.Any, what: str = ""
+    ) -> _Flags:
         if not chosen:
             return numpy.zeros(len(ids), dtype=numpy.bool_)
-        return numpy.isin(ids, numpy.array(sorted(chosen), dtype=ids.dtype))
-
-    def check(what: str, ids: typing.Any, chosen: typing.Any) -> None:
-        missing = set(chosen) - set(ids.tolist()) if chosen else set()
-        if missing:
+        found = numpy.isin(ids, numpy.fromiter(chosen, ids.dtype, len(chosen)))
+        if what and numpy.count_nonzero(found) < len(chosen):
             raise ValueError(
                 f"config: expected {what} with a pose in the reconstruction, found "
-                f"{min(missing)}"
+                f"{min(chosen - set(ids.tolist()))}"
             )
+        return found
 
-    check("images", model.image_ids, config.images)
-    images = flags(model.image_ids, config.images)
-    added = set(config.variable_points) | set(config.constant_points)
-    check("points", model.point_ids, added)
+    added = config.variable_points | config.constant_points
+    images = flags(model.image_ids, config.images, "images")
     frames = flags(model.frame_ids, config.constant_rig_from_world_poses)
     constant_poses = (
         frames[model.image_frames]
@@ -621,7 +623,7 @@ def _select(model: Model, config: typing.Any) -> list[_Flags | None]:
         else numpy.zeros(len(images), dtype=numpy.bool_)
     )
     sensors = [s.id for s in config.constant_sensor_from_rig_poses]
-    added_points = flags(model.point_ids, added)
+    added_points = flags(model.point_ids, added, "points")
     if added:
         _check_added_points(model, images, added_points)
     return [
@@ -656,9 +658,5 @@ def _check_added_points(model: Model, images: _Flags, added: _Flags) -> None:
 
 def _write_back(model: Model, reconstruction: typing.Any) -> None:
     write_cameras_and_poses(model, reconstruction)
-    points = reconstruction.points3D
-    for point_id, xyz in zip(
-        model.point_ids.tolist(), numpy.ascontiguousarray(model.points), strict=True
-    ):
-        points[point_id].xyz = xyz
+    write_points(model, reconstruction)
     reconstruction.update_point_3d_errors()

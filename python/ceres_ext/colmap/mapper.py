@@ -232,7 +232,6 @@ class _Mapping(Refinement):
         self.start = time.monotonic()
         self.state = checkpoint.State()
         self.mapper = self._new_mapper()
-        self.mirror: Mirror | None = None
         self.frames_at_adjustment = 0
         self.points_at_adjustment = 0
 
@@ -349,7 +348,7 @@ class _Mapping(Refinement):
 
     def _begin_model(self, model: typing.Any) -> None:
         self.mapper.begin_reconstruction(model)
-        self.mirror = Mirror(model)
+        self.mirror = Mirror(model, keeps_places=True)
         if not self.state.is_resumed:
             self.frames_at_adjustment = model.num_reg_frames()
             self.points_at_adjustment = model.num_points3D()
@@ -621,6 +620,8 @@ class _Mapping(Refinement):
         callback = self.callbacks[name]
         if callback is not None:
             callback()
+            if self.mirror is not None:
+                self.mirror.forget()
 
     def _write_snapshot(self, model: typing.Any) -> None:
         frequency = self.options.snapshot_frames_freq
@@ -657,7 +658,7 @@ class _Mapping(Refinement):
             self.models.read(checkpoint.model_folder(folder, self.state))
         model = self.models.get(self.models.size() - 1)
         self.mapper.begin_reconstruction(model)
-        self.mirror = Mirror(model)
+        self.mirror = Mirror(model, keeps_places=True)
         self.report._note(f"checkpoint with {num_frames} frames")
 
     def _resume(self, state: checkpoint.State) -> None:

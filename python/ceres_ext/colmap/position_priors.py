@@ -8,6 +8,7 @@ import typing
 import numpy
 
 from .adjustment import MeasuredPositions, bundle_adjustment
+from .mirror import Mirror
 from .rotation_averaging import Doubles
 
 # COLMAP's constants: the standard deviation of positions without one, and the 95 %
@@ -61,7 +62,7 @@ class PositionPriors:
 
     def adjust(
         self,
-        model: typing.Any,
+        mirror: typing.Any,
         options: typing.Any,
         config: typing.Any,
         values: dict[str, typing.Any],
@@ -69,9 +70,11 @@ class PositionPriors:
         """Moves a reconstruction to the positions, and adjusts all its images. False
         and nothing has changed if it has too few positions or they do not fit.
 
+        mirror: of the reconstruction, or the reconstruction.
         options: a pycolmap.BundleAdjustmentOptions. config: a
         BundleAdjustmentConfig; its constant frames, sensors and cameras are.
         """
+        model = mirror.reconstruction if isinstance(mirror, Mirror) else mirror
         image_ids = sorted(i for i in self._priors if config.has_image(i))
         num_frames = len({model.image(i).frame_id for i in image_ids})
         if num_frames < (_MIN_FRAMES_OF_ANTENNA if self.refines else _MIN_PRIORS):
@@ -87,7 +90,7 @@ class PositionPriors:
             # Steps that move the whole map need few exact steps, or many of PCG.
             values = {"linear_solver_type": "SPARSE_SCHUR", **values}
         summary = bundle_adjustment(
-            model,
+            mirror,
             options,
             config,
             print_summary=False,

@@ -18,6 +18,7 @@ from .adjustment import (
     check_intrinsics,
 )
 from .mapping_report import MappingReport
+from .mirror import Mirror
 from .position_priors import PositionPriors
 
 Path = str | os.PathLike[str]
@@ -86,6 +87,8 @@ class Refinement:
     """Frames with few observations or degenerate cameras leave the model."""
     positions: PositionPriors | None = None
     """Measured positions, in whose frame and unit the model is."""
+    mirror: Mirror | None = None
+    """Of the model that grows."""
     max_refinements: int
     max_refinement_change: float
     """Part of the observations; a smaller change ends a refinement."""
@@ -178,12 +181,13 @@ class Refinement:
     ) -> None:
         if len(config.images) < 2:
             return
+        mirror = self.mirror or model
         with self.report._timed("global adjustment"):
             if self.positions is None or not self.positions.adjust(
-                model, options, config, self.adjustment_values
+                mirror, options, config, self.adjustment_values
             ):
                 bundle_adjustment(
-                    model,
+                    mirror,
                     options,
                     config,
                     print_summary=False,
