@@ -39,11 +39,14 @@ constexpr int kResultsPerPage = 64;
 
 constexpr char kNoDevice[] = "no CUDA device was found";
 
+// The CUDA of the build, as CudaOfDriver.
+int CudaOfBuild() {
 #ifdef CUDART_VERSION
-constexpr int kRuntimeVersion = CUDART_VERSION;
+  return CUDART_VERSION;
 #else
-constexpr int kRuntimeVersion = 13000;  // emulated
+  return emulation::driver().version_of_build;
 #endif
+}
 
 // The driver's newest CUDA, 13000 for 13.0; 0: no driver is installed; below 0:
 // it does not say.
@@ -57,27 +60,42 @@ int CudaOfDriver() {
   return version;
 }
 
-// The reason why cudaGetDeviceCount failed. If no driver is installed its error
-// is the one of a driver that is too old; the version distinguishes them. A
-// driver of the runtime's first version is new enough (CUDA's minor version
-// compatibility).
+std::string VersionName(int version) {
+  return std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10);
+}
+
+// Empty if the driver is new enough or does not say its version. A driver of
+// the runtime's first version is new enough (CUDA's minor version
+// compatibility), except that graphs that loop need one of 12.4 (cuda_graph.h).
+std::string WhyDriverTooOld() {
+  constexpr int kCudaOfLoops = 12040;
+  const int build = CudaOfBuild();
+  const int needed =
+      std::max(build / 1000 * 1000, std::min(build, kCudaOfLoops));
+  const int version = CudaOfDriver();
+  if (version <= 0 || version >= needed) {
+    return "";
+  }
+  return "the driver is of CUDA " + VersionName(version) +
+         ", and this build needs one of CUDA " + VersionName(needed) +
+         " or later: update the driver" +
+         (version >= kCudaOfLoops ? ", or use a build for CUDA 12" : "");
+}
+
+// The reason why cudaGetDeviceCount failed. If no driver is installed or it is
+// too old, the version says so better than the error.
 std::string WhyNoDevice(cudaError_t error) {
   if (error == cudaErrorNoDevice) {
     return kNoDevice;
   }
-  if (error == cudaErrorInsufficientDriver) {
-    const int version = CudaOfDriver();
-    if (version == 0) {
-      return kNoCudaDriver;
-    }
-    if (version > 0 && version / 1000 < kRuntimeVersion / 1000) {
-      return "the driver is of CUDA " + std::to_string(version / 1000) + "." +
-             std::to_string(version % 1000 / 10) +
-             ", and this build needs one of CUDA " +
-             std::to_string(kRuntimeVersion / 1000) + ".0 or later";
-    }
+  if (CudaOfDriver() == 0) {
+    return kNoCudaDriver;
   }
-  return std::string("CUDA finds no device, ") + cudaGetErrorString(error);
+  const std::string why = WhyDriverTooOld();
+  return why.empty()
+             ? std::string("CUDA finds no device, ") + cudaGetErrorString(error)
+             : why;
 }
 
 // True if `data` is managed memory, or memory of this device.
@@ -163,17 +181,22 @@ bool HasCudaDriver() { return CudaOfDriver() != 0; }
 int NumCudaDevices(std::string* why_none) {
   int num_devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&num_devices);
+  std::string why;
   if (error != cudaSuccess) {
-    if (why_none != nullptr) {
-      *why_none = WhyNoDevice(error);
-    }
+    why = WhyNoDevice(error);
     static_cast<void>(cudaGetLastError());
-    return 0;
+  } else if (num_devices == 0) {
+    why = kNoDevice;
+  } else {
+    why = WhyDriverTooOld();
   }
-  if (num_devices == 0 && why_none != nullptr) {
-    *why_none = kNoDevice;
+  if (why.empty()) {
+    return num_devices;
   }
-  return num_devices;
+  if (why_none != nullptr) {
+    *why_none = why;
+  }
+  return 0;
 }
 
 Status CudaContext::Create(const CudaContextOptions& options,

@@ -83,9 +83,9 @@ def compile_cost_function(
 
     This takes a C++17 compiler: the environment variable CXX, or c++, g++ or
     clang++ in PATH. With a CUDA device and nvcc (the variable CUDACXX, PATH,
-    CUDA_HOME or /usr/local/cuda) the cost function also has a device form, if all
-    that operator() calls is CERES_HOST_DEVICE; host_only_reason says why if it has
-    none. Results are kept in ~/.cache/ceres_ext (XDG_CACHE_HOME), by source,
+    CUDA_HOME or /usr/local/cuda; the first that is not newer than the driver) the
+    cost function also has a device form, if all that operator() calls is
+    CERES_HOST_DEVICE; host_only_reason says why if it has none. Results are kept in ~/.cache/ceres_ext (XDG_CACHE_HOME), by source,
     compiler and version, so a second call takes milliseconds. The source is
     compiled and run with the rights of the process.
 
@@ -96,13 +96,13 @@ def compile_cost_function(
     text = _SOURCE.format(source=source, arguments=arguments)
     why = "device is False"
     if device:
-        nvcc, flags, why = _find_nvcc()
-        if not why:
-            try:
+        try:
+            nvcc, flags, why = _find_nvcc()
+            if not why:
                 path = _compile(text, nvcc, [*_NVCC_FLAGS, *flags])
                 return _load_cost_function(functor, str(path), "")
-            except CompilationError as error:
-                why = str(error)
+        except CompilationError as error:
+            why = str(error)
     path = _compile(text, _find_compiler(), _HOST_FLAGS)
     return _load_cost_function(functor, str(path), why)
 
@@ -150,7 +150,7 @@ def _find_compiler() -> list[str]:
 
 def _find_nvcc() -> tuple[list[str], list[str], str]:
     """nvcc, its flags for the devices, and why there is no device form."""
-    capabilities = _capabilities()
+    cuda, capabilities = _driver()
     if not capabilities:
         return [], [], "there is no CUDA device"
     flags = []
@@ -159,23 +159,34 @@ def _find_nvcc() -> tuple[list[str], list[str], str]:
     candidates = [os.environ.get("CUDACXX"), "nvcc"]
     for folder in (os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
         candidates.append(folder and os.path.join(folder, "bin", "nvcc"))
+    why = "there is no nvcc in CUDACXX, PATH, CUDA_HOME or /usr/local/cuda"
     for candidate in candidates:
         path = shutil.which(candidate) if candidate else None
-        if path is not None:
-            host = ["-ccbin", os.environ["CXX"]] if os.environ.get("CXX") else []
-            return [path, *host], flags, ""
-    return [], [], "there is no nvcc in CUDACXX, PATH, CUDA_HOME or /usr/local/cuda"
+        if path is None:
+            continue
+        release = re.search(r"release (\d+)", _run([path, "--version"]).stdout)
+        if release is not None and int(release[1]) > cuda:
+            why = f"{path} is of CUDA {release[1]}, and the driver of CUDA {cuda}"
+            continue
+        host = ["-ccbin", os.environ["CXX"]] if os.environ.get("CXX") else []
+        return [path, *host], flags, ""
+    return [], [], why
 
 
-def _capabilities() -> list[int]:
-    """Compute capabilities of the CUDA devices, such as 90."""
+def _driver() -> tuple[int, list[int]]:
+    """The driver's CUDA, such as 12, and the devices' capabilities, such as 90."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return []
-    count, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return []
+        return 0, []
+    version, count = ctypes.c_int(), ctypes.c_int()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    if (
+        driver.cuInit(0) != 0
+        or driver.cuDriverGetVersion(ctypes.byref(version)) != 0
+        or driver.cuDeviceGetCount(ctypes.byref(count)) != 0
+    ):
+        return 0, []
     found = set()
     for device in range(count.value):
         # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
@@ -184,7 +195,7 @@ def _capabilities() -> list[int]:
             and driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, device) == 0
         ):
             found.add(10 * major.value + minor.value)
-    return sorted(found)
+    return version.value // 1000, sorted(found)
 
 
 def _compile(text: str, compiler: list[str], flags: list[str]) -> pathlib.Path:

@@ -292,7 +292,7 @@ def nvcc():
 def test_nvcc_compiles_it(monkeypatch):
     """The device form, without a device."""
     monkeypatch.setenv("CUDACXX", nvcc())
-    monkeypatch.setattr(compilation, "_capabilities", lambda: [90])
+    monkeypatch.setattr(compilation, "_driver", lambda: (99, [90]))
     model = compiled(DISTANCE, "Distance", 1, [3, 3], device=True)
     assert model.has_device_form, model.host_only_reason
     assert model.host_only_reason == ""
@@ -303,8 +303,26 @@ def test_nvcc_compiles_it(monkeypatch):
     assert "__host__ function" in model.host_only_reason
 
 
+def test_nvcc_is_not_newer_than_the_driver(monkeypatch, tmp_path):
+    for name, cuda in (("newer", "13.0"), ("older", "12.4")):
+        compiler = tmp_path / name / "nvcc"
+        compiler.parent.mkdir()
+        compiler.write_text(f"#!/bin/sh\necho Cuda compilation tools, release {cuda}, V")
+        compiler.chmod(0o755)
+    monkeypatch.setenv("CUDACXX", str(tmp_path / "newer" / "nvcc"))
+    monkeypatch.setenv("PATH", str(tmp_path / "older"))
+    monkeypatch.delenv("CXX", raising=False)
+    flags = ["-gencode", "arch=compute_90,code=sm_90"]
+    for cuda, folder in ((12, "older"), (13, "newer")):
+        monkeypatch.setattr(compilation, "_driver", lambda cuda=cuda: (cuda, [90]))
+        found = compilation._find_nvcc()
+        assert found == ([str(tmp_path / folder / "nvcc")], flags, "")
+    monkeypatch.setattr(compilation, "_driver", lambda: (11, [90]))
+    assert compilation._find_nvcc()[2].endswith(", and the driver of CUDA 11")
+
+
 def test_a_device_evaluates_it(bal):
-    if not compilation._capabilities():
+    if not compilation._driver()[1]:
         pytest.skip("no CUDA device")
     nvcc()
     model = compiled(BAL, "SnavelyError", 2, [9, 3], device=True)

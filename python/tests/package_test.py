@@ -2,7 +2,8 @@
 """The package: what it carries, and other packages with a Ceres beside it."""
 
 import ast
-import importlib
+import importlib.metadata
+import importlib.util
 import os
 import pathlib
 import re
@@ -95,6 +96,60 @@ def test_libraries_are_those_of_the_package():
     mapped = {pathlib.Path(field[5]) for field in fields if len(field) == 6}
     assert {path for path in mapped if "ceres" in path.name} == set(
         FOLDER.resolve().glob("*.so")
+    )
+
+
+IS_FOR_CUDA_12 = ceres_ext.__version__.endswith("+cu12")
+
+
+def test_metadata_names_the_cuda_of_the_wheel():
+    """The wheel for CUDA 12 has a version and requirements of its own."""
+    metadata = importlib.metadata.metadata("ceres-ext")
+    assert metadata["Version"] == ceres_ext.__version__
+    found = {
+        re.match(r"[\w-]+", line)[0]
+        for line in metadata.get_all("Requires-Dist")
+        if "nvidia" in line
+    }
+    expected = {
+        True: {"nvidia-cublas-cu12", "nvidia-cusolver-cu12", "nvidia-cudss-cu12"},
+        False: {"nvidia-cublas", "nvidia-cusolver", "nvidia-cudss-cu13"},
+    }
+    assert found == expected[IS_FOR_CUDA_12]
+
+
+# Prints the machine that solves the problem argv[1], with a driver of CUDA 11.8.
+OLD_DRIVER = """
+import ceres_ext, sys
+bal = ceres_ext.read_bal(sys.argv[1])
+problem = ceres_ext.ArrayProblem()
+blocks = [
+    (problem.add_parameters(bal.cameras), bal.camera_index),
+    (problem.add_parameters(bal.points), bal.point_index),
+]
+problem.add_residuals("BalReprojectionError", bal.observations, blocks)
+print(ceres_ext.solve(problem, max_num_iterations=1, device="CUDA").device)
+"""
+
+
+def test_a_driver_that_is_too_old(bal_path, tmp_path):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no compiler")
+    source = tmp_path / "driver.c"
+    source.write_text(
+        "int cuInit(unsigned flags) { return 0; }\n"
+        "int cuDriverGetVersion(int* version) { *version = 11080; return 0; }\n"
+    )
+    driver = tmp_path / "libcuda.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", driver], check=True)
+    found = run("-c", OLD_DRIVER, bal_path, LD_LIBRARY_PATH=str(tmp_path))
+    if "this build has no CUDA" in found:
+        pytest.skip("no CUDA")
+    needed = "12.4" if IS_FOR_CUDA_12 else "13.0"
+    assert (
+        f"the driver is of CUDA 11.8, and this build needs one of CUDA {needed} or "
+        "later: update the driver" in found
     )
 
 

@@ -18,8 +18,8 @@ fetch_cudss() {
   rm -rf "$work"
 }
 
-# provide_cudss: build/cudss leads to cuDSS for this machine's toolkit. A
-# subshell, whose end releases the lock.
+# provide_cudss [LINK]: it, or build/cudss, leads to cuDSS for this machine's
+# toolkit. A subshell, whose end releases the lock.
 provide_cudss() (
   [[ -n "$NVCC" ]] || die "--with-cudss: expected a CUDA toolkit, found none"
   # shellcheck disable=SC2153
@@ -38,5 +38,5 @@ provide_cudss() (
   fi
   licence=$(find "$folder" -iname 'licen[sc]e*' -type f | head -n 1)
   say "cuDSS is NVIDIA's; its licence: ${licence:-https://docs.nvidia.com/cuda/cudss/}"
-  ln -sfn "$folder" "$BUILD_ROOT/cudss"
+  ln -sfn "$folder" "${1:-$BUILD_ROOT/cudss}"
 )

@@ -5,30 +5,30 @@
 # 11, the oldest that Debian's mirrors hold. python/src/older_glibc.c has what gcc's
 # own libstdc++ needs beyond it, and replaces what is newer in it than 2.28.
 
-# FILE SHA256, below pool/main of a mirror.
+# FILE SHA256, below pool of a mirror.
 GLIBC_PACKAGES=(
-  g/glibc/libc6_2.31-13+deb11u11_amd64.deb
+  main/g/glibc/libc6_2.31-13+deb11u11_amd64.deb
   05f7264da867b37f4c5ce49266b558ea1e81e05a9464f623152fca70f3550282
-  g/glibc/libc6-dev_2.31-13+deb11u11_amd64.deb
+  main/g/glibc/libc6-dev_2.31-13+deb11u11_amd64.deb
   e7f7b45d9c5cfcf37609f0b6efd3c645272c812144703af89dfd32218fcb0fd3
-  l/linux/linux-libc-dev_5.10.223-1_amd64.deb
+  main/l/linux/linux-libc-dev_5.10.223-1_amd64.deb
   e3be603bd12377bb90fcfb0f2048ca3a81c886e49d6f09945b82159d1c54f7b2
-  z/zlib/zlib1g-dev_1.2.11.dfsg-2+deb11u2_amd64.deb
+  main/z/zlib/zlib1g-dev_1.2.11.dfsg-2+deb11u2_amd64.deb
   f49fc849870c4e64fed2794722841ee950c1788f7fe90b3a091e6a098a46cd33
-  b/bzip2/libbz2-dev_1.0.8-4_amd64.deb
+  main/b/bzip2/libbz2-dev_1.0.8-4_amd64.deb
   88195859736fa4686d220736f4adfefea09638be4d04bc3b7804f67237c0c336
 )
 
 # bzip2's source, because Debian's static library is not position-independent.
-BZIP2_SOURCE=(b/bzip2/bzip2_1.0.8.orig.tar.gz
+BZIP2_SOURCE=(main/b/bzip2/bzip2_1.0.8.orig.tar.gz
   ab5a03176ee106d3f0fa90e381da478ddae405918153cca248e682cd0c4a2269)
 
-# fetch_debian PATH SHA256 FILE: from a mirror's pool/main.
+# fetch_debian PATH SHA256 FILE: from the pool of a mirror.
 fetch_debian() {
   local url
   for url in $(mirror_urls) http://deb.debian.org/debian \
     http://archive.debian.org/debian; do
-    download "$url/pool/main/$1" "$3" "$2" && return 0
+    download "$url/pool/$1" "$3" "$2" && return 0
   done
   return 1
 }

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Configures and builds this project; the parts that setup and test share.
 
-for part in common packages cuda ceres cudss glibc; do
+for part in common packages cuda ceres cudss glibc cuda12; do
   # shellcheck source=/dev/null
   source "$(dirname "${BASH_SOURCE[0]}")/$part.sh"
 done

@@ -63,14 +63,53 @@ TEST_F(CudaContextTest, NoDevice) {
   ExpectNone("no CUDA device was found", "No CUDA device was found.");
 }
 
+TEST_F(CudaContextTest, AnotherError) {
+  emulation::driver() = {13000, cudaErrorMemoryAllocation};
+  ExpectNone("CUDA finds no device, out of memory",
+             "CUDA finds no device, out of memory.");
+}
+
 TEST_F(CudaContextTest, DriverTooOld) {
   emulation::driver() = {12040, cudaErrorInsufficientDriver};
   EXPECT_TRUE(HasCudaDriver());
   ExpectNone(
       "the driver is of CUDA 12.4, and this build needs one of CUDA 13.0 or "
-      "later",
+      "later: update the driver, or use a build for CUDA 12",
       "The driver is of CUDA 12.4, and this build needs one of CUDA 13.0 or "
-      "later.");
+      "later: update the driver, or use a build for CUDA 12.");
+}
+
+TEST_F(CudaContextTest, DriverTooOldForEveryBuild) {
+  emulation::driver() = {12020, cudaErrorInsufficientDriver};
+  ExpectNone(
+      "the driver is of CUDA 12.2, and this build needs one of CUDA 13.0 or "
+      "later: update the driver",
+      "The driver is of CUDA 12.2, and this build needs one of CUDA 13.0 or "
+      "later: update the driver.");
+}
+
+TEST_F(CudaContextTest, DriverTooOldForCuda12) {
+  emulation::driver() = {11080, cudaErrorInsufficientDriver, 12040};
+  EXPECT_TRUE(HasCudaDriver());
+  ExpectNone(
+      "the driver is of CUDA 11.8, and this build needs one of CUDA 12.4 or "
+      "later: update the driver",
+      "The driver is of CUDA 11.8, and this build needs one of CUDA 12.4 or "
+      "later: update the driver.");
+  // Its runtime takes this one, which does not know graphs that loop.
+  emulation::driver() = {12020, cudaSuccess, 12040};
+  ExpectNone(
+      "the driver is of CUDA 12.2, and this build needs one of CUDA 12.4 or "
+      "later: update the driver",
+      "The driver is of CUDA 12.2, and this build needs one of CUDA 12.4 or "
+      "later: update the driver.");
+}
+
+TEST_F(CudaContextTest, DriverNewEnough) {
+  for (const int version : {12040, 12060, 13000}) {
+    emulation::driver() = {version, cudaSuccess, 12060};
+    EXPECT_GT(NumCudaDevices(nullptr), 0) << version;
+  }
 }
 
 #endif

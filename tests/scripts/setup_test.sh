@@ -213,6 +213,68 @@ setup --with-cudss
 expect_lacks "a second time" "$(<"$WORK/calls")" "python3"
 setup
 expect_has "later" "$(<"$WORK/calls")" "-DCUDSS_ROOT=$CHECKOUT/build/cudss"
+
+# The wheel for CUDA 12 has a toolkit, a cuDSS and a build of its own; the fake
+# python3 ends it before the bindings.
+(
+  export CERES_EXT_CACHE="$WORK/cache of CUDA 12"
+  fake uname <<<'echo x86_64'
+  # shellcheck disable=SC2016
+  fake dpkg-deb <<<'cat "$2"'
+  # shellcheck source=../../scripts/lib/project.sh
+  source "$CHECKOUT/scripts/lib/project.sh"
+  packages="$WORK/packages/usr"
+  mkdir -p "$packages/bin" "$packages/include" "$packages/share/doc/nvidia-cuda-toolkit" \
+    "$packages"/lib/nvidia-cuda-toolkit/{bin/crt,compute-sanitizer,libdevice} \
+    "$packages/lib/x86_64-linux-gnu"
+  touch "$packages"/bin/{cudafe++,cuobjdump,fatbinary,nvlink,ptxas} \
+    "$packages/lib/nvidia-cuda-toolkit/bin/cicc" \
+    "$packages"/lib/x86_64-linux-gnu/lib{cudadevrt,cudart_static,cublas_static}.a \
+    "$packages/share/doc/nvidia-cuda-toolkit/copyright"
+  printf '#!/bin/sh\necho release 12.4, V12.4.131\n' \
+    >"$packages/lib/nvidia-cuda-toolkit/bin/nvcc"
+  chmod +x "$packages/lib/nvidia-cuda-toolkit/bin/nvcc"
+  # All packages are the same here.
+  # shellcheck disable=SC2317
+  fetch_debian() { tar -cf "$3" -C "$WORK/packages" ./usr; }
+  (provide_cuda12) || fail "CUDA 12"
+  # shellcheck disable=SC2317
+  fetch_debian() { fail "CUDA 12 is fetched a second time"; }
+  provide_cuda12
+  toolkit="${CUDACXX%/bin/nvcc}"
+  [[ "$toolkit" == "$CERES_EXT_CACHE"/cuda-12.4-* ]] || fail "found $toolkit"
+  expect_equal "the libraries" "$(cd "$toolkit" && echo lib64/*)" \
+    "lib64/libcudadevrt.a lib64/libcudart_static.a"
+  [[ -f "$toolkit/nvvm/bin/cicc" ]] || fail "$toolkit has no cicc"
+
+  : >"$WORK/calls"
+  CUDACXX="$FAKE/nvcc" "$CHECKOUT/scripts/wheel" --local --cuda=12 \
+    >"$WORK/said" 2>&1 </dev/null && fail "a wheel without Python"
+  expect_has "CUDA 12" "$(<"$WORK/said")" "CUDA toolkit 12.4"
+  calls=$(<"$WORK/calls")
+  for part in "-B $CHECKOUT/build/wheel-cuda12/library" \
+    "-DCMAKE_CUDA_COMPILER=$toolkit/bin/nvcc" \
+    "-DCMAKE_CUDA_ARCHITECTURES=75-real;80-real;86-real;90 " \
+    "-DCMAKE_CUDA_FLAGS=-Xfatbin=-compress-all" \
+    "-DCUDSS_ROOT=$CHECKOUT/build/cudss-cuda12"; do
+    expect_has "CUDA 12" "$calls" "$part"
+  done
+  expect_has "CUDA 12" "$(readlink "$CHECKOUT/build/cudss-cuda12")" \
+    "/nvidia-cudss-cu12-"
+  expect_equal "cuDSS" "$(readlink "$CHECKOUT/build/cudss")" "$package"
+
+  # The wheel of the machine's toolkit is as before.
+  : >"$WORK/calls"
+  CUDACXX="$FAKE/nvcc" "$CHECKOUT/scripts/wheel" --local \
+    >"$WORK/said" 2>&1 </dev/null && fail "a wheel without Python"
+  calls=$(<"$WORK/calls")
+  for part in "-B $CHECKOUT/build/wheel/library" "-DCMAKE_CUDA_COMPILER=$FAKE/nvcc" \
+    ";100-real;120 -DCMAKE_CUDA_FLAGS=--compress-mode=size"; do
+    expect_has "CUDA 13" "$calls" "$part"
+  done
+)
+rm "$FAKE/uname" "$FAKE/dpkg-deb"
+
 # An incomplete file is fetched again; a failure is reported.
 rm -r "$package/nvidia"
 setup --with-cudss

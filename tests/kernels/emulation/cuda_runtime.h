@@ -525,6 +525,7 @@ namespace emulation {
 struct Driver {
   int version = 13000;
   cudaError_t device_count_error = cudaSuccess;
+  int version_of_build = 13000;
   // State of the thread: the context of the device, another one, or null. Work
   // of a thread without one makes the device's current.
   void* current_context = nullptr;
