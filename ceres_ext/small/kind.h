@@ -154,9 +154,13 @@ class SmallPiece {
   // Frees what Launch has allocated on the machine.
   virtual void LeaveDevice() {}
 
-  void SetMemory(unsigned char* inputs, unsigned char* outputs) {
+  // is_for_device: a device solves the problems.
+  void SetMemory(unsigned char* inputs,
+                 unsigned char* outputs,
+                 bool is_for_device) {
     inputs_ = inputs;
     outputs_ = outputs;
+    is_for_device_ = is_for_device;
   }
   // The problems of this kind.
   const std::vector<int64_t>& numbers() const { return numbers_; }
@@ -192,6 +196,7 @@ class SmallPiece {
   SmallBytes bytes_;
   unsigned char* inputs_ = nullptr;
   unsigned char* outputs_ = nullptr;
+  bool is_for_device_ = false;
 
  private:
   template <typename Function>

@@ -173,7 +173,8 @@ void SmallLane::PlaceOnHost(Part* part) {
   }
   part->outputs.Reserve(part->piece->bytes().outputs);
   part->piece->SetMemory(has_inputs ? part->inputs.data() : nullptr,
-                         part->outputs.data());
+                         part->outputs.data(),
+                         /*is_for_device=*/part->where == kOfDevice);
 }
 
 void SmallLane::Place() {
@@ -201,7 +202,8 @@ void SmallLane::Place() {
       continue;
     }
     part.piece->SetMemory(device_->locked_inputs.data() + all.inputs,
-                          device_->locked_outputs.data() + all.outputs);
+                          device_->locked_outputs.data() + all.outputs,
+                          /*is_for_device=*/true);
     all.inputs += Aligned(part.piece->bytes().inputs);
     all.outputs += Aligned(part.piece->bytes().outputs);
   }

@@ -452,14 +452,26 @@ void MakePositions(colmap::PositionPriors* positions,
   new (positions) colmap::PositionPriors(std::move(made));
 }
 
-// A window that may be solved faster than by Solve (docs/measurements/mapping.md).
-bool IsSmall(const ArrayProblem& problem) {
-  constexpr int64_t kMostRows = 16384;
-  int64_t num_rows = 0;
-  for (const ArrayProblem::Residuals& residuals : problem.residuals()) {
-    num_rows += residuals.num_blocks;
+// True if a window takes less time than Solve (docs/measurements/mapping.md):
+// few images vary, and no camera that varies has several of them.
+bool IsSmall(const colmap::Model& model,
+             const colmap::ProblemSelection& selection) {
+  constexpr size_t kMostImages = 12;
+  size_t num_images = 0;
+  std::vector<int> num_images_of_camera(model.cameras.size(), 0);
+  for (size_t i = 0; i < model.images.size(); ++i) {
+    const int32_t camera = model.images[i].camera;
+    if (!selection.images.empty() && !selection.images[i]) {
+      continue;
+    }
+    if (++num_images > kMostImages ||
+        (++num_images_of_camera[camera] > 1 &&
+         (selection.constant_cameras.empty() ||
+          !selection.constant_cameras[camera]))) {
+      return false;
+    }
   }
-  return num_rows <= kMostRows;
+  return true;
 }
 
 // Solves the problem as a window, or as Solve if it is not one.
@@ -574,7 +586,7 @@ nb::tuple AdjustModel(ColmapModel* model,
     if (options.update_state_every_iteration) {
       options.callbacks.insert(options.callbacks.begin(), &state_callback);
     }
-    if (may_be_window && IsSmall(*arrays.problem())) {
+    if (may_be_window && IsSmall(m, selection)) {
       SolveAsWindow(options, arrays.problem(), &summary);
     } else {
       Solve(options, options, arrays.problem(), &summary);

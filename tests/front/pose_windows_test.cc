@@ -921,7 +921,9 @@ TEST(PoseWindows, KeepBadProblemsToThemselves) {
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
     const ProblemSummary& ours = summary.problems[i];
-    EXPECT_EQ(ours.IsSolvedWhole(), i == 0 || i >= 6) << ours.path_reason;
+    EXPECT_EQ(ours.IsSolvedWhole(),
+              i == 0 || i >= 6 || (i == 5 && OnMachine().device == DEVICE_HOST))
+        << ours.path_reason;
     if (i >= 1 && i <= 3) {
       EXPECT_EQ(ours.termination_type, ceres::FAILURE);
       EXPECT_NE(ours.path_reason.find("not valid"), std::string::npos);
@@ -934,7 +936,9 @@ TEST(PoseWindows, KeepBadProblemsToThemselves) {
     EXPECT_NEAR(
         ours.final_cost, ceres.final_cost, 1e-6 * ceres.final_cost + kNothing);
   }
-  EXPECT_NE(summary.problems[5].path_reason.find("twice"), std::string::npos);
+  // The host solves it as a window.
+  EXPECT_EQ(summary.problems[5].path_reason.find("twice") != std::string::npos,
+            OnMachine().device == DEVICE_CUDA);
 }
 
 TEST(PoseWindows, SayWhyAProblemIsNone) {

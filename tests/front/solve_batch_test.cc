@@ -268,11 +268,15 @@ TEST(SolveBatch, KeepsBadProblemsToThemselves) {
   ASSERT_TRUE(SolveBatch(options, OnMachine(), &batch.batch, &summary));
   ASSERT_TRUE(SolveBatch(options, OnMachine(), &unspoilt.batch, &of_good));
   EXPECT_EQ(of_good.num_windows, 8);
-  EXPECT_EQ(summary.num_windows, 2);
+  // The host solves problem 5 as a window.
+  const bool is_on_host = OnMachine().device == DEVICE_HOST;
+  EXPECT_EQ(summary.num_windows, is_on_host ? 3 : 2);
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
     const ProblemSummary& ours = summary.problems[i];
-    EXPECT_EQ(ours.IsSolvedWhole(), i == 0 || i == 7) << ours.path_reason;
+    EXPECT_EQ(ours.IsSolvedWhole(),
+              i == 0 || i == 7 || (i == 5 && is_on_host))
+        << ours.path_reason;
     if (i == 0 || i == 7) {
       EXPECT_EQ(batch.ValuesOf(i), unspoilt.ValuesOf(i));
       continue;
@@ -289,6 +293,11 @@ TEST(SolveBatch, KeepsBadProblemsToThemselves) {
     Batch alone(one, nullptr);
     Summary of_alone;
     Solve(options, OnMachine(), &alone.batch.problem, &of_alone);
+    if (ours.IsSolvedWhole()) {
+      EXPECT_NEAR(
+          ours.final_cost, of_alone.final_cost, 1e-9 * of_alone.final_cost);
+      continue;
+    }
     EXPECT_EQ(ours.termination_type, of_alone.termination_type);
     EXPECT_EQ(ours.message, of_alone.message);
     EXPECT_EQ(ours.num_successful_steps, of_alone.num_successful_steps);

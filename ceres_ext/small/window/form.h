@@ -67,6 +67,19 @@ CERES_EXT_WINDOW void AddPoint(const double* row_i,
   }
 }
 
+// Calls fn(k) for the rows of a chunk in which a camera sees a point; `last` is
+// the last of them.
+template <typename W, typename Function>
+CERES_EXT_WINDOW void ForEachRowOf(W& w, uint16_t last, const Function& fn) {
+  if constexpr (W::Team::kRepeats) {
+    for (; last != kNoRow; last = w.team->earlier()[last]) {
+      fn(last);
+    }
+  } else {
+    fn(last);
+  }
+}
+
 // Destination of the sums of a chunk: the sums of the chunks before it or, if
 // several blocks share the window, the part of this chunk.
 struct Target {
@@ -137,14 +150,18 @@ CERES_EXT_WINDOW void AddTile(
     while (points != 0) {
       const int p = W::Team::FirstBit(points);
       points &= points - 1;
-      AddPoint<W>(rows + W::kRow * of_i[p],
-                  rows + W::kRow * of_j[p],
-                  same,
-                  tile.a,
-                  tile.b,
-                  y0,
-                  y1,
-                  sum);
+      ForEachRowOf(w, of_i[p], [&](int k) {
+        ForEachRowOf(w, of_j[p], [&](int l) {
+          AddPoint<W>(rows + W::kRow * k,
+                      rows + W::kRow * l,
+                      !W::Team::kRepeats || k == l ? same : 0.0,
+                      tile.a,
+                      tile.b,
+                      y0,
+                      y1,
+                      sum);
+        });
+      });
     }
     masks += w.counts.num_cameras;
     of_i += kWordPoints;
@@ -187,17 +204,18 @@ CERES_EXT_WINDOW void AddVectors(
       points = Slice(points, slice, num_slices);
     }
     for (; points != 0; points &= points - 1) {
-      const double* const row =
-          W::Team::Own(w.rows) + W::kRow * of_i[W::Team::FirstBit(points)];
-      for (int r = 0; r < W::kTile; ++r) {
-        double x0;
-        double x1;
-        LoadColumn<W>(row, W::kTile * a + r, &x0, &x1);
-        sum[r] += x0 * row[W::kReduced] + x1 * row[W::kReduced + 1];
-        sum[W::kTile + r] +=
-            x0 * row[W::kResidual] + x1 * row[W::kResidual + 1];
-        sum[2 * W::kTile + r] += x0 * x0 + x1 * x1;
-      }
+      ForEachRowOf(w, of_i[W::Team::FirstBit(points)], [&](int k) {
+        const double* const row = W::Team::Own(w.rows) + W::kRow * k;
+        for (int r = 0; r < W::kTile; ++r) {
+          double x0;
+          double x1;
+          LoadColumn<W>(row, W::kTile * a + r, &x0, &x1);
+          sum[r] += x0 * row[W::kReduced] + x1 * row[W::kReduced + 1];
+          sum[W::kTile + r] +=
+              x0 * row[W::kResidual] + x1 * row[W::kResidual + 1];
+          sum[2 * W::kTile + r] += x0 * x0 + x1 * x1;
+        }
+      });
     }
   }
   // The same for all threads.
@@ -501,10 +519,15 @@ CERES_EXT_WINDOW_PART void FormChunk(
     const int camera = w.camera[k];
     if (camera < w.counts.num_cameras) {
       const int p = w.point[k] - first_point;
-      w.table[w.chunk_points * camera + p] =
-          static_cast<uint16_t>(k - first_row);
-      W::Team::Or(uint64_t{1} << (p % kWordPoints),
-                  w.masks + w.counts.num_cameras * (p / kWordPoints) + camera);
+      uint16_t* const last = w.table + w.chunk_points * camera + p;
+      uint64_t* const mask =
+          w.masks + w.counts.num_cameras * (p / kWordPoints) + camera;
+      if constexpr (W::Team::kRepeats) {
+        const bool is_first = (*mask >> (p % kWordPoints) & 1) == 0;
+        w.team->earlier()[k - first_row] = is_first ? kNoRow : *last;
+      }
+      *last = static_cast<uint16_t>(k - first_row);
+      W::Team::Or(uint64_t{1} << (p % kWordPoints), mask);
     }
   }
   cost = w.team->WarpSum(cost);

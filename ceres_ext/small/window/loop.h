@@ -52,7 +52,9 @@
 // kTall<columns> rows when points are added, kTile rows when columns of a
 // camera are subtracted, and kHigh<columns> rows when columns of a panel are.
 // See below for kWidth<tile>. A team that kKeepsRows has rows(), memory of all
-// rows of the window, where they stay until the step is taken.
+// rows of the window, where they stay until the step is taken. With one that
+// kRepeats, cameras may see a point several times: the table has the last row,
+// and earlier() the row before each, or kNoRow.
 #ifndef CERES_EXT_SMALL_WINDOW_LOOP_H_
 #define CERES_EXT_SMALL_WINDOW_LOOP_H_
 

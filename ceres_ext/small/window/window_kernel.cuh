@@ -32,6 +32,8 @@ class BlockTeam {
   static constexpr int kHigh = kColumns == 10 ? 5 : kColumns;
   // Rows are computed again for a step, which is faster than main memory.
   static constexpr bool kKeepsRows = false;
+  // A camera sees a point once.
+  static constexpr bool kRepeats = false;
 
   // exchange: the team's, in main memory (WindowScratch).
   __device__ explicit BlockTeam(double* exchange)

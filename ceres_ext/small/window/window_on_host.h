@@ -47,6 +47,8 @@ class HostTeam {
   // All rows of the window stay in memory until the step is taken.
   static constexpr bool kKeepsRows = true;
   double* rows() const { return rows_; }
+  static constexpr bool kRepeats = true;
+  uint16_t* earlier() { return earlier_; }
 
   static int rank() { return 0; }
   static int size() { return 1; }
@@ -134,6 +136,7 @@ class HostTeam {
   double* const rows_;
   HostMeeting* const meeting_;
   int turn_ = 0;
+  uint16_t earlier_[kMaxChunkRows];
 };
 
 // Defines a RunWindow of a class of rows. Files that use it are compiled

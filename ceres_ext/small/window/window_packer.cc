@@ -382,6 +382,7 @@ bool WindowPacker::IsConstant(int array, int64_t block) const {
 }
 
 std::string WindowPacker::Pack(int64_t i,
+                               bool may_repeat,
                                Scratch* scratch,
                                unsigned char* input,
                                PackedWindow* window) {
@@ -399,7 +400,8 @@ std::string WindowPacker::Pack(int64_t i,
   if (reason.empty()) {
     reason = Cut(scratch, &chunks, window);
   }
-  return reason.empty() ? Write(i, scratch, chunks, input, window) : reason;
+  return reason.empty() ? Write(i, may_repeat, scratch, chunks, input, window)
+                        : reason;
 }
 
 void WindowPacker::Unpack(int64_t i,

@@ -71,8 +71,10 @@ class WindowPacker final : public SmallKind {
 
   // Writes problem i to `input`, and sets *window except the places in the
   // arenas. Returns the reason if the problem is not a window, or an empty
-  // string. Threads may pack different problems at once.
+  // string. may_repeat: a camera may see a point several times. Threads may
+  // pack different problems at once.
   std::string Pack(int64_t i,
+                   bool may_repeat,
                    Scratch* scratch,
                    unsigned char* input,
                    PackedWindow* window);
@@ -173,6 +175,7 @@ class WindowPacker final : public SmallKind {
                   std::vector<int32_t>* chunks,
                   PackedWindow* window) const;
   std::string Write(int64_t i,
+                    bool may_repeat,
                     Scratch* scratch,
                     const std::vector<int32_t>& chunks,
                     unsigned char* input,

@@ -35,6 +35,7 @@ std::string WindowPiece::TryPack(int64_t i, SmallWorkspace* workspace) {
   record.output_begin = packer_->BytesOf(begin_, i).outputs;
   std::string reason =
       packer_->Pack(i,
+                    /*may_repeat=*/!is_for_device_,
                     &static_cast<Workspace*>(workspace)->scratch,
                     inputs_ + record.input_begin,
                     &window);

@@ -576,6 +576,7 @@ void WindowPacker::WriteIntrinsics(int64_t i,
 }
 
 std::string WindowPacker::Write(int64_t i,
+                                bool may_repeat,
                                 Scratch* scratch,
                                 const std::vector<int32_t>& chunks,
                                 unsigned char* input,
@@ -605,7 +606,7 @@ std::string WindowPacker::Write(int64_t i,
   const int32_t* const point_of = integers(at.point);
   std::vector<int32_t>& seen = scratch->seen;
   seen.assign(counts.all_cameras(), kUnused);
-  for (int32_t k = 0; k < counts.num_rows; ++k) {
+  for (int32_t k = 0; !may_repeat && k < counts.num_rows; ++k) {
     if (seen[camera_of[k]] == point_of[k]) {
       return "a camera sees a point twice";
     }
