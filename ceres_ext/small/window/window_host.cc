@@ -24,7 +24,9 @@ constexpr int32_t kRowsPerThread = 512;
 class Crowding {
  public:
   // True if the threads may solve the next window together.
-  bool MayTry() { return num_alone_.fetch_sub(1, std::memory_order_relaxed) <= 0; }
+  bool MayTry() {
+    return num_alone_.fetch_sub(1, std::memory_order_relaxed) <= 0;
+  }
 
   void Note(std::chrono::steady_clock::duration wait,
             std::chrono::steady_clock::duration total) {
@@ -77,11 +79,12 @@ void SolveWindowOnHost(RunWindow run,
                        unsigned char* outputs,
                        kernels::HostContext* context,
                        std::vector<double>* memory) {
-  int num_threads = context == nullptr
-                        ? 1
-                        : std::min({context->num_threads(),
-                                    1 + record.counts.num_rows / kRowsPerThread,
-                                    static_cast<int>(WindowScratch::kMaxBlocks)});
+  int num_threads =
+      context == nullptr
+          ? 1
+          : std::min({context->num_threads(),
+                      1 + record.counts.num_rows / kRowsPerThread,
+                      static_cast<int>(WindowScratch::kMaxBlocks)});
   if (num_threads > 1 && !CrowdingOfProcess().MayTry()) {
     num_threads = 1;
   }

@@ -17,7 +17,7 @@
 
 namespace ceres_ext {
 
-// Where the threads of a window wait for each other.
+// A place where the threads of a window wait for each other.
 struct HostMeeting {
   std::atomic<int> num_waiting{0};
   std::atomic<int> round{0};
@@ -150,18 +150,18 @@ class HostTeam {
 
 // Defines a RunWindow of a class of rows. Files that use it are compiled
 // without fused operations, which gives all instruction sets the same bits.
-#define CERES_EXT_RUN_WINDOW(name, Rows)                     \
-  CERES_EXT_SIMD_CLONES __attribute__((flatten)) void name(  \
-      const WindowRecord& record,                            \
-      const unsigned char* inputs,                           \
-      const Window& in,                                      \
-      bool has_schur,                                        \
-      const LoopOptions& options,                            \
-      double* memory,                                        \
-      HostTeam* team) {                                      \
-    window::TeamWindow<Rows, HostTeam> solve(                \
-        in, Rows(record, inputs), has_schur, memory, team);  \
-    window::Run(solve, options);                             \
+#define CERES_EXT_RUN_WINDOW(name, Rows)                    \
+  CERES_EXT_SIMD_CLONES __attribute__((flatten)) void name( \
+      const WindowRecord& record,                           \
+      const unsigned char* inputs,                          \
+      const Window& in,                                     \
+      bool has_schur,                                       \
+      const LoopOptions& options,                           \
+      double* memory,                                       \
+      HostTeam* team) {                                     \
+    window::TeamWindow<Rows, HostTeam> solve(               \
+        in, Rows(record, inputs), has_schur, memory, team); \
+    window::Run(solve, options);                            \
   }
 
 }  // namespace ceres_ext
