@@ -196,12 +196,12 @@ struct BatchSummary {
 
 // Solves all problems of the batch with the same options. options.num_threads
 // host threads solve windows at once, or one window together. If a device
-// cannot solve windows, the host does. Returns false, with a sentence in *error (may be null) and no
-// values changed, if options are not valid, offsets do not fit the arrays,
-// residual blocks of one problem name a block of another, or memory runs out
-// before the first problem is solved. A problem that is not valid ends with
-// FAILURE and the message of ceres_ext::Solve, and does not affect the others.
-// Throws nothing.
+// cannot solve windows, the host does. Returns false, with a sentence in *error
+// (may be null) and no values changed, if options are not valid, offsets do not
+// fit the arrays, residual blocks of one problem name a block of another, or
+// memory runs out before the first problem is solved. A problem that is not
+// valid ends with FAILURE and the message of ceres_ext::Solve, and does not
+// affect the others. Throws nothing.
 //
 // full_summaries, if not null, gets the summary of ceres_ext::Solve for each
 // problem. The summary of a window or fit has no Summary::iterations, no times

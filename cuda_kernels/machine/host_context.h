@@ -61,8 +61,7 @@ class HostContext {
   template <typename Function>
   void RunTogether(int n, Function&& fn) {
     using F = std::remove_reference_t<Function>;
-    RunAtOnce(
-        n, &Invoke<F>, const_cast<void*>(static_cast<const void*>(&fn)));
+    RunAtOnce(n, &Invoke<F>, const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
  private:

@@ -3,6 +3,8 @@
 // Models of COLMAP as views of arrays, and their bundle adjustment.
 // The package ceres_ext/colmap has what users call.
 
+#include "python/src/colmap.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -36,7 +38,6 @@
 #include "problem_io/colmap_writer.h"
 #include "python/src/array.h"
 #include "python/src/callback.h"
-#include "python/src/colmap.h"
 #include "python/src/module.h"
 #include "python/src/options.h"
 
@@ -464,10 +465,9 @@ bool IsSmall(const colmap::Model& model,
     if (!selection.images.empty() && !selection.images[i]) {
       continue;
     }
-    if (++num_images > kMostImages ||
-        (++num_images_of_camera[camera] > 1 &&
-         (selection.constant_cameras.empty() ||
-          !selection.constant_cameras[camera]))) {
+    if (++num_images > kMostImages || (++num_images_of_camera[camera] > 1 &&
+                                       (selection.constant_cameras.empty() ||
+                                        !selection.constant_cameras[camera]))) {
       return false;
     }
   }
@@ -824,7 +824,8 @@ void AddColmap(nb::module_* module) {
               "collections.abc.Sequence[numpy.typing.NDArray[numpy.bool_] | "
               "None], positions: _ColmapPositions | None, callback: "
               "collections.abc.Callable[[IterationSummary], object] | None, "
-              "may_be_window: bool) -> tuple[Summary, list[tuple[int, int, float, float]], "
+              "may_be_window: bool) -> tuple[Summary, list[tuple[int, int, "
+              "float, float]], "
               "list[tuple[int, int, float, float]]]"));
   module->def(
       "_img_from_cam",

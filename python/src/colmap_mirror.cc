@@ -159,8 +159,9 @@ class ColmapMirror {
       Forget();
       return nb::none();
     }
-    return nb::make_tuple(nb::cast(model.release(), nb::rv_policy::take_ownership),
-                          MakeArray(std::move(partly_seen), 0));
+    return nb::make_tuple(
+        nb::cast(model.release(), nb::rv_policy::take_ownership),
+        MakeArray(std::move(partly_seen), 0));
   }
 
   // Writes the values of the model of the last Read that have changed.
@@ -180,8 +181,9 @@ class ColmapMirror {
     for (size_t i = 0; i < model.cameras.size(); ++i) {
       const colmap::Camera& camera = model.cameras[i];
       const int size = camera.model->num_params;
-      if (!std::equal(
-              camera.params, camera.params + size, cameras_before_[i].begin())) {
+      if (!std::equal(camera.params,
+                      camera.params + size,
+                      cameras_before_[i].begin())) {
         WriteArray(
             FindCamera(camera.id).object.attr("params"), camera.params, size);
       }
@@ -220,7 +222,8 @@ class ColmapMirror {
       const nb::object& id = in_memory.others[k].first;
       const nb::object pose = in_memory.object.attr("sensor_from_rig")(id);
       const nb::object array = pose.attr("params");
-      if (std::memcmp(AddressOf(array), sensor.pose, sizeof(sensor.pose)) != 0) {
+      if (std::memcmp(AddressOf(array), sensor.pose, sizeof(sensor.pose)) !=
+          0) {
         WriteArray(array, sensor.pose, kPoseSize);
         in_memory.object.attr("set_sensor_from_rig")(id, pose);
       }
@@ -236,7 +239,8 @@ class ColmapMirror {
       } catch (const nb::python_error&) {
         points_.erase(id);
         throw ValueError(
-            "config: expected points with a pose in the reconstruction, found " +
+            "config: expected points with a pose in the reconstruction, "
+            "found " +
             std::to_string(id));
       }
       point.id = id;
@@ -330,9 +334,10 @@ class ColmapMirror {
       for (const nb::handle sensor : object.attr("non_ref_sensors")) {
         rig.others.emplace_back(nb::borrow(sensor), camera_of(sensor));
       }
-      std::sort(rig.others.begin(),
-                rig.others.end(),
-                [](const auto& a, const auto& b) { return a.second < b.second; });
+      std::sort(
+          rig.others.begin(),
+          rig.others.end(),
+          [](const auto& a, const auto& b) { return a.second < b.second; });
       rig.object = std::move(object);
     }
     return rig;
@@ -397,11 +402,10 @@ class ColmapMirror {
       }
     }
     for (auto& [id, of_image] : by_others) {
-      std::sort(of_image.begin(),
-                of_image.end(),
-                [](const Seen& a, const Seen& b) {
-                  return a.point2d < b.point2d;
-                });
+      std::sort(
+          of_image.begin(), of_image.end(), [](const Seen& a, const Seen& b) {
+            return a.point2d < b.point2d;
+          });
     }
     seen.merge(by_others);
     std::sort(found.begin(),

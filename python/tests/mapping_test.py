@@ -525,7 +525,7 @@ def read_files(model, folder):
 
 
 def assert_is_fresh(mirror, config, folder):
-    """What a mirror reads is what pycolmap has."""
+    """A mirror reads what pycolmap has."""
     found, partly_seen = mirror._read(config)
     fresh = read_files(mirror.reconstruction, folder)
     point_at = {point_id: k for k, point_id in enumerate(fresh.point_ids.tolist())}

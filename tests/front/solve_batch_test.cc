@@ -219,10 +219,10 @@ TEST(SolveBatch, HasTheSameBitsInAnyBatch) {
     // Several threads of the host solve it together.
     for (const int num_threads : {2, 3}) {
       const auto together = solve({cases[i]}, num_threads)[0];
-      EXPECT_EQ(std::memcmp(alone.data(),
-                            together.data(),
-                            alone.size() * sizeof(double)),
-                0);
+      EXPECT_EQ(
+          std::memcmp(
+              alone.data(), together.data(), alone.size() * sizeof(double)),
+          0);
     }
     for (size_t k = 0; k < many.size(); ++k) {
       if ((k * 3) % cases.size() == i) {
@@ -274,8 +274,7 @@ TEST(SolveBatch, KeepsBadProblemsToThemselves) {
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
     const ProblemSummary& ours = summary.problems[i];
-    EXPECT_EQ(ours.IsSolvedWhole(),
-              i == 0 || i == 7 || (i == 5 && is_on_host))
+    EXPECT_EQ(ours.IsSolvedWhole(), i == 0 || i == 7 || (i == 5 && is_on_host))
         << ours.path_reason;
     if (i == 0 || i == 7) {
       EXPECT_EQ(batch.ValuesOf(i), unspoilt.ValuesOf(i));

@@ -29,7 +29,7 @@ void RunOwnIntrinsicsWindow(const WindowRecord& record,
                             bool has_schur,
                             const LoopOptions& options,
                             double* memory,
-                   HostTeam* team);
+                            HostTeam* team);
 
 // In a build with CUDA.
 WindowKernel PoseWindowKernel();

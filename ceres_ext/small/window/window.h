@@ -92,7 +92,7 @@ struct WindowCounts {
   }
 };
 
-inline constexpr int kWordPoints = 64;  // the bits of a mask's word
+inline constexpr int kWordPoints = 64;      // the bits of a mask's word
 inline constexpr uint16_t kNoRow = 0xffff;  // of a chunk
 
 // Doubles of a row in a chunk: Jc 2 x columns, Jp 2 x 3, r and r' of 2. Two

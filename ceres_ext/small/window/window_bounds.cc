@@ -84,10 +84,10 @@ WindowBounds::WindowBounds(const WindowCapacity& capacity)
                               std::max(1, std::min(chunk.rows, least.rows)) +
                           varying.num_points / kWordPoints));
     shared_scratch = std::max(shared_scratch, size(true));
-    host_size = std::max(
-        host_size,
-        scratch + kMaxTeamBytes / 8 +
-            int64_t{WindowRowSize(kColumns)} * varying.num_rows);
+    host_size =
+        std::max(host_size,
+                 scratch + kMaxTeamBytes / 8 +
+                     int64_t{WindowRowSize(kColumns)} * varying.num_rows);
     scratch_per_multiprocessor = std::max(
         scratch_per_multiprocessor,
         scratch * (512 / WindowClassOf(varying.num_cameras).num_threads));

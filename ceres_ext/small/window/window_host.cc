@@ -3,6 +3,8 @@
 #include "ceres_ext/small/window/window_host.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include "ceres_ext/small/window/bal_rows.h"
@@ -14,6 +16,38 @@ namespace {
 
 // Rows for which one more thread pays off.
 constexpr int32_t kRowsPerThread = 512;
+
+// Threads of a window wait long for each other if other programs have their
+// processors. Then one thread alone is faster. So after a window whose threads
+// waited long, one thread solves each of the next ones, the more of them the
+// more often that happens in succession. Bits are the same.
+class Crowding {
+ public:
+  // True if the threads may solve the next window together.
+  bool MayTry() {
+    return num_alone_.fetch_sub(1, std::memory_order_relaxed) <= 0;
+  }
+
+  void Note(std::chrono::steady_clock::duration wait,
+            std::chrono::steady_clock::duration total) {
+    constexpr int kMostAlone = 1024;
+    const int before = penalty_.load(std::memory_order_relaxed);
+    const bool is_crowded = wait > total / 3;
+    const int penalty =
+        is_crowded ? std::min(2 * before, kMostAlone) : std::max(before / 2, 8);
+    penalty_.store(penalty, std::memory_order_relaxed);
+    num_alone_.store(is_crowded ? penalty : 0, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<int> num_alone_{0};
+  std::atomic<int> penalty_{8};
+};
+
+Crowding& CrowdingOfProcess() {
+  static Crowding crowding;
+  return crowding;
+}
 
 using Rows9Of9 = BalRows<3, 9>;
 using Rows6Of9 = BalRows<3, 6>;
@@ -45,12 +79,15 @@ void SolveWindowOnHost(RunWindow run,
                        unsigned char* outputs,
                        kernels::HostContext* context,
                        std::vector<double>* memory) {
-  const int num_threads =
+  int num_threads =
       context == nullptr
           ? 1
           : std::min({context->num_threads(),
                       1 + record.counts.num_rows / kRowsPerThread,
                       static_cast<int>(WindowScratch::kMaxBlocks)});
+  if (num_threads > 1 && !CrowdingOfProcess().MayTry()) {
+    num_threads = 1;
+  }
   const int64_t size = TeamLayout(kind.num_columns,
                                   record.counts.num_cameras,
                                   record.counts.chunk_rows,
@@ -77,6 +114,9 @@ void SolveWindowOnHost(RunWindow run,
                                    outputs,
                                    memory->data() + of_threads);
   double* const rows = memory->data() + of_threads + scratch_size;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  Clock::duration wait{0};  // of the first block
   HostMeeting meeting;
   const auto solve = [&](int64_t block, int64_t /*end*/) {
     HostTeam team(static_cast<int>(block), num_threads, rows, &meeting);
@@ -88,11 +128,15 @@ void SolveWindowOnHost(RunWindow run,
         options,
         memory->data() + size * block,
         &team);
+    if (block == 0) {
+      wait = team.wait();
+    }
   };
   if (num_threads == 1) {
     solve(0, 1);
   } else {
     context->RunTogether(num_threads, solve);
+    CrowdingOfProcess().Note(wait, Clock::now() - start);
   }
 }
 

@@ -6,6 +6,7 @@
 #define CERES_EXT_SMALL_WINDOW_WINDOW_ON_HOST_H_
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <thread>
@@ -16,7 +17,7 @@
 
 namespace ceres_ext {
 
-// Where the threads of a window wait for each other.
+// A place where the threads of a window wait for each other.
 struct HostMeeting {
   std::atomic<int> num_waiting{0};
   std::atomic<int> round{0};
@@ -55,7 +56,7 @@ class HostTeam {
   static void Barrier() {}
   int block() const { return block_; }
   int num_blocks() const { return num_blocks_; }
-  void Join() const {
+  void Join() {
     if (num_blocks_ == 1) {
       return;
     }
@@ -66,18 +67,25 @@ class HostTeam {
       meeting_->round.store(round + 1, std::memory_order_release);
       return;
     }
+    const auto is_over = [&] {
+      return meeting_->round.load(std::memory_order_acquire) != round;
+    };
     constexpr int kNumSpins = 100;
-    for (int i = 0;
-         meeting_->round.load(std::memory_order_acquire) == round;
-         ++i) {
-      if (i < kNumSpins) {
-        Pause();
-      } else {
-        // The others may have no processor.
-        std::this_thread::yield();
+    for (int i = 0; i < kNumSpins; ++i) {
+      if (is_over()) {
+        return;
       }
+      Pause();
     }
+    const auto start = std::chrono::steady_clock::now();
+    while (!is_over()) {
+      // The others may have no processor.
+      std::this_thread::yield();
+    }
+    wait_ += std::chrono::steady_clock::now() - start;
   }
+  // How long this thread has waited for others.
+  std::chrono::steady_clock::duration wait() const { return wait_; }
   template <typename T>
   static T* Own(T* pointer) {
     return pointer;
@@ -136,23 +144,24 @@ class HostTeam {
   double* const rows_;
   HostMeeting* const meeting_;
   int turn_ = 0;
+  std::chrono::steady_clock::duration wait_{0};
   uint16_t earlier_[kMaxChunkRows];
 };
 
 // Defines a RunWindow of a class of rows. Files that use it are compiled
 // without fused operations, which gives all instruction sets the same bits.
-#define CERES_EXT_RUN_WINDOW(name, Rows)                     \
-  CERES_EXT_SIMD_CLONES __attribute__((flatten)) void name(  \
-      const WindowRecord& record,                            \
-      const unsigned char* inputs,                           \
-      const Window& in,                                      \
-      bool has_schur,                                        \
-      const LoopOptions& options,                            \
-      double* memory,                                        \
-      HostTeam* team) {                                      \
-    window::TeamWindow<Rows, HostTeam> solve(                \
-        in, Rows(record, inputs), has_schur, memory, team);  \
-    window::Run(solve, options);                             \
+#define CERES_EXT_RUN_WINDOW(name, Rows)                    \
+  CERES_EXT_SIMD_CLONES __attribute__((flatten)) void name( \
+      const WindowRecord& record,                           \
+      const unsigned char* inputs,                          \
+      const Window& in,                                     \
+      bool has_schur,                                       \
+      const LoopOptions& options,                           \
+      double* memory,                                       \
+      HostTeam* team) {                                     \
+    window::TeamWindow<Rows, HostTeam> solve(               \
+        in, Rows(record, inputs), has_schur, memory, team); \
+    window::Run(solve, options);                            \
   }
 
 }  // namespace ceres_ext

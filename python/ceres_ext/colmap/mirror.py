@@ -28,18 +28,19 @@ class Mirror:
         mirror = ceres_ext.colmap.Mirror(reconstruction)
         ceres_ext.colmap.bundle_adjustment(mirror, options, config)
 
-    reads and writes only the images, cameras and points of config. Errors of points
-    are not updated.
-    keeps_places: the mirror keeps where images and points are in memory, which makes
-    calls faster. The caller then calls forget() after each change that is not one of
-    pycolmap's mapper: if 2D points of an image are replaced, or a point that was
-    deleted is added again with its number.
+    reads and writes only the images, cameras and points of config, where pycolmap has
+    them in memory. No value is kept from call to call. Errors of points are not
+    updated.
+    keeps_places: keeps where images and points are in memory, which makes calls
+    faster. Call forget() if the 2D points of an image were replaced, or a point was
+    added with the number of one that was deleted.
     """
 
     def __init__(self, reconstruction: typing.Any, keeps_places: bool = False):
         self.reconstruction = reconstruction
         self._keeps_places = keeps_places
         self._places = _ColmapMirror(reconstruction)
+        self._is_part = False
 
     def forget(self) -> None:
         """The next adjustment finds images and points again."""

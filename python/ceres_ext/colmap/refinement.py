@@ -88,7 +88,7 @@ class Refinement:
     positions: PositionPriors | None = None
     """Measured positions, in whose frame and unit the model is."""
     mirror: Mirror | None = None
-    """Of the model that grows."""
+    """The mirror of the model that grows."""
     max_refinements: int
     max_refinement_change: float
     """Part of the observations; a smaller change ends a refinement."""
