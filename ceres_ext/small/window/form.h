@@ -67,16 +67,15 @@ CERES_EXT_WINDOW void AddPoint(const double* row_i,
   }
 }
 
-// Calls fn(k) for the rows of a chunk in which a camera sees a point; `last` is
-// the last of them.
-template <typename W, typename Function>
-CERES_EXT_WINDOW void ForEachRowOf(W& w, uint16_t last, const Function& fn) {
+// The row of a chunk before row k in which the same camera sees the same point,
+// or kNoRow.
+template <typename W>
+CERES_EXT_WINDOW uint16_t EarlierRow([[maybe_unused]] W& w,
+                                     [[maybe_unused]] uint16_t k) {
   if constexpr (W::Team::kRepeats) {
-    for (; last != kNoRow; last = w.team->earlier()[last]) {
-      fn(last);
-    }
+    return w.team->earlier()[k];
   } else {
-    fn(last);
+    return kNoRow;
   }
 }
 
@@ -150,18 +149,29 @@ CERES_EXT_WINDOW void AddTile(
     while (points != 0) {
       const int p = W::Team::FirstBit(points);
       points &= points - 1;
-      ForEachRowOf(w, of_i[p], [&](int k) {
-        ForEachRowOf(w, of_j[p], [&](int l) {
-          AddPoint<W>(rows + W::kRow * k,
-                      rows + W::kRow * l,
-                      !W::Team::kRepeats || k == l ? same : 0.0,
-                      tile.a,
-                      tile.b,
-                      y0,
-                      y1,
-                      sum);
-        });
-      });
+      if constexpr (!W::Team::kRepeats) {
+        AddPoint<W>(rows + W::kRow * of_i[p],
+                    rows + W::kRow * of_j[p],
+                    same,
+                    tile.a,
+                    tile.b,
+                    y0,
+                    y1,
+                    sum);
+      } else {
+        for (uint16_t k = of_i[p]; k != kNoRow; k = EarlierRow(w, k)) {
+          for (uint16_t l = of_j[p]; l != kNoRow; l = EarlierRow(w, l)) {
+            AddPoint<W>(rows + W::kRow * k,
+                        rows + W::kRow * l,
+                        k == l ? same : 0.0,
+                        tile.a,
+                        tile.b,
+                        y0,
+                        y1,
+                        sum);
+          }
+        }
+      }
     }
     masks += w.counts.num_cameras;
     of_i += kWordPoints;
@@ -204,7 +214,8 @@ CERES_EXT_WINDOW void AddVectors(
       points = Slice(points, slice, num_slices);
     }
     for (; points != 0; points &= points - 1) {
-      ForEachRowOf(w, of_i[W::Team::FirstBit(points)], [&](int k) {
+      for (uint16_t k = of_i[W::Team::FirstBit(points)]; k != kNoRow;
+           k = EarlierRow(w, k)) {
         const double* const row = W::Team::Own(w.rows) + W::kRow * k;
         for (int r = 0; r < W::kTile; ++r) {
           double x0;
@@ -215,7 +226,7 @@ CERES_EXT_WINDOW void AddVectors(
               x0 * row[W::kResidual] + x1 * row[W::kResidual + 1];
           sum[2 * W::kTile + r] += x0 * x0 + x1 * x1;
         }
-      });
+      }
     }
   }
   // The same for all threads.
