@@ -848,7 +848,7 @@ Status AllocatePageLocked(int64_t num_bytes, PageLockedBuffer* buffer) {
     Ignore(error);
     return {StatusCode::kOutOfMemory,
             "The host refused " + std::to_string(num_bytes) +
-                " bytes of page-locked memory."};
+                " bytes of page-locked memory for the device."};
   }
   CERES_EXT_RETURN_IF_CUDA_ERROR(error);
   buffer->reset(data);
