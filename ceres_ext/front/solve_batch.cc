@@ -1,5 +1,6 @@
 // Ceres Ext. Copyright 2026 The Ceres Ext Authors. BSD-3-Clause, see LICENSE.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -180,16 +181,23 @@ bool SolveArrays(const BatchCall& call,
                &call.summary->problems[i],
                call.full_summary(i));
   });
-  ForEach(
-      machines->host_context(call.options.num_threads),
-      static_cast<int64_t>(call.summary->marginals.size()),
-      [&](int64_t i, int /*slot*/) {
-        MarginalizeSolved(
-            *batch, i, call.summary->problems[i], &call.summary->marginals[i]);
-      });
+  std::vector<MarginalMemory>& memory =
+      MemoryOfSmall(machines.get())->of_marginals;
+  kernels::HostContext* const context =
+      machines->host_context(call.options.num_threads);
+  memory.resize(std::max<size_t>(memory.size(), context->num_threads()));
+  ForEach(context,
+          static_cast<int64_t>(call.summary->marginals.size()),
+          [&](int64_t i, int slot) {
+            MarginalizeSolved(*batch,
+                              i,
+                              call.summary->problems[i],
+                              &memory[slot],
+                              &call.summary->marginals[i]);
+          });
   ceres::Solver::Options of_covariance = call.options;
   of_covariance.num_threads = 1;
-  ForEach(machines->host_context(call.options.num_threads),
+  ForEach(context,
           static_cast<int64_t>(call.summary->covariances.size()),
           [&](int64_t i, int /*slot*/) {
             FindCovariance(of_covariance,

@@ -275,9 +275,11 @@ class WindowSolver::Impl {
     for (const int64_t i : one->lane->Numbers(SmallLane::kRefused)) {
       one->summary.problems[i].message = one->lane->refusal();
       if (!one->summary.marginals.empty()) {
+        MarginalMemory memory;
         MarginalizeSolved(one->batch,
                           i,
                           one->summary.problems[i],
+                          &memory,
                           &one->summary.marginals[i]);
       }
       one->summary.problems[i].latency_in_seconds = one->clock.seconds();
@@ -348,6 +350,7 @@ class WindowSolver::Impl {
 
   // The loop of a host thread.
   void Work(SmallWorkspaces* workspaces) {
+    MarginalMemory memory;
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
       work_.wait(lock, [this] { return is_ending_ || !to_begin_.empty(); });
@@ -360,7 +363,7 @@ class WindowSolver::Impl {
         to_begin_.erase(to_begin_.begin());
       }
       lock.unlock();
-      SolveOnHost(i, one, workspaces);
+      SolveOnHost(i, one, workspaces, &memory);
       lock.lock();
       if (++one->num_done == one->tasks.size()) {
         done_.notify_all();
@@ -368,7 +371,10 @@ class WindowSolver::Impl {
     }
   }
 
-  void SolveOnHost(int64_t i, Submission* one, SmallWorkspaces* workspaces) {
+  void SolveOnHost(int64_t i,
+                   Submission* one,
+                   SmallWorkspaces* workspaces,
+                   MarginalMemory* memory) {
     ProblemSummary& summary = one->summary.problems[i];
     Failure failure;
     failure.Guard(false, [&] {
@@ -391,7 +397,8 @@ class WindowSolver::Impl {
       AssignOrShorten(failure.sentence(), &summary.message);
     }
     if (!one->summary.marginals.empty()) {
-      MarginalizeSolved(one->batch, i, summary, &one->summary.marginals[i]);
+      MarginalizeSolved(
+          one->batch, i, summary, memory, &one->summary.marginals[i]);
     }
     summary.latency_in_seconds = one->clock.seconds();
   }

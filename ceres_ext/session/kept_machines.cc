@@ -111,6 +111,9 @@ void KeptMachines::Rest(int64_t max_bytes) {
   if (host_ != nullptr) {
     host_->index = {};
   }
+  if (of_small != nullptr && of_small->num_bytes() > max_bytes) {
+    of_small.reset();
+  }
   const auto num_devices = static_cast<int64_t>(other_devices_.size()) + 1;
   RestDevice(max_bytes / num_devices, &device_);
   for (std::shared_ptr<Device>& device : other_devices_) {

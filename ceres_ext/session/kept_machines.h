@@ -60,6 +60,13 @@ class LockedMemory {
   int64_t num_bytes_ = 0;
 };
 
+// Memory of the host that a session leaves for the next.
+class KeptMemory {
+ public:
+  virtual ~KeptMemory() = default;
+  virtual int64_t num_bytes() const = 0;
+};
+
 // A machine, and the index that it has made of observations. The machine goes
 // last.
 template <typename Machine>
@@ -148,9 +155,11 @@ class KeptMachines {
     device_.reset();
   }
   // Frees what idle machines do not keep: the index, a device that is not
-  // alive, works on a stream of the caller's or has a limit of memory, and of
-  // its memory all but max_bytes.
+  // alive, works on a stream of the caller's or has a limit of memory, of its
+  // memory all but max_bytes, and the host's if there is more of it.
   void Rest(int64_t max_bytes);
+  // That of small problems (small/lane.h), or null.
+  std::unique_ptr<KeptMemory> of_small;
   // True if there may be a next session.
   bool is_for_several = false;
 

@@ -87,6 +87,8 @@ class SmallKind {
 class SmallWorkspace {
  public:
   virtual ~SmallWorkspace() = default;
+  // Of what grows with a problem.
+  virtual int64_t num_bytes() const = 0;
 
   // The threads that solve one problem together; null: each has its own.
   kernels::HostContext* team = nullptr;

@@ -22,6 +22,26 @@ int64_t Aligned(int64_t n) { return (n + 255) / 256 * 256; }
 
 }  // namespace
 
+int64_t SmallMemory::num_bytes() const {
+  int64_t sum = 0;
+  for (const SmallWorkspaces& of_thread : workspaces) {
+    for (const auto& workspace : of_thread) {
+      sum += workspace->num_bytes();
+    }
+  }
+  for (const MarginalMemory& of_thread : of_marginals) {
+    sum += of_thread.num_bytes();
+  }
+  return sum;
+}
+
+SmallMemory* MemoryOfSmall(KeptMachines* machines) {
+  if (machines->of_small == nullptr) {
+    machines->of_small = std::make_unique<SmallMemory>();
+  }
+  return static_cast<SmallMemory*>(machines->of_small.get());
+}
+
 SmallLane::SmallLane(const LoopOptions* options) {
   for (int k = 0; k < kNumSmallKinds; ++k) {
     parts_[k].piece = MakeSmallPiece(k, options);

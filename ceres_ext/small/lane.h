@@ -18,6 +18,7 @@
 #include "ceres_ext/session/kept_machines.h"
 #include "ceres_ext/small/device_work.h"
 #include "ceres_ext/small/kind.h"
+#include "ceres_ext/small/marginal.h"
 #include "ceres_ext/solver/step_search.h"
 #include "cuda_kernels/base/status.h"
 #include "cuda_kernels/machine/host_context.h"
@@ -45,6 +46,16 @@ class Bytes {
 // The memory of a host thread, for each kind.
 using SmallWorkspaces =
     std::array<std::unique_ptr<SmallWorkspace>, kNumSmallKinds>;
+
+// The memory of all threads of the host, one problem after the other.
+struct SmallMemory final : KeptMemory {
+  std::vector<SmallWorkspaces> workspaces;
+  std::vector<MarginalMemory> of_marginals;
+
+  int64_t num_bytes() const override;
+};
+// What the machines have kept, or new.
+SmallMemory* MemoryOfSmall(KeptMachines* machines);
 
 // Calls function(i, slot) for i in [0, n) on all threads.
 template <typename Function>

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -56,8 +55,16 @@ class FirstEstimates final : public ceres::CostFunction {
 
 class Marginalization {
  public:
-  Marginalization(const ProblemBatch& batch, int64_t problem)
-      : batch_(batch), problem_(problem), drop_(batch.drop) {}
+  Marginalization(const ProblemBatch& batch,
+                  int64_t problem,
+                  MarginalMemory* memory)
+      : batch_(batch),
+        problem_(problem),
+        drop_(batch.drop),
+        values_(memory->values),
+        front_values_(memory->front) {
+    values_.clear();
+  }
 
   bool Run(Marginal* marginal, std::string* error) {
     *marginal = Marginal();
@@ -100,12 +107,22 @@ class Marginalization {
     std::vector<double> shift;          // values (-) reference; empty: zero
     std::vector<double> norms;          // of the columns of J
   };
-  // Rows of J and r over some blocks, row-major, [J r].
+  // Rows of J and r over some blocks, column-major, [J r].
   struct Group {
-    std::vector<int> blocks;  // ascending
+    size_t first_block = 0;  // in blocks_of_groups_, ascending
+    size_t num_blocks = 0;   // 0: used up
     int64_t num_rows = 0;
     int64_t num_columns = 0;  // without r
-    std::vector<double> values;
+    int64_t begin = 0;        // in values_
+  };
+  // A matrix that rows of groups are taken together in, in front_values_,
+  // column-major, [J r].
+  struct Front {
+    std::vector<int> blocks;
+    int64_t num_rows = 0;
+    int64_t num_columns = 0;  // without r
+    int64_t rank = 0;
+    std::vector<int64_t> order;  // of the pivots
   };
 
   const ArrayProblem& arrays() const { return batch_.problem; }
@@ -284,21 +301,16 @@ class Marginalization {
 
   bool EvaluateRows(Marginal* marginal, std::string* error) {
     groups_of_.resize(num_dropped_);
-    CeresRow evaluation;
-    FirstEstimates estimates;
     for (const Row& row : rows_) {
-      Group group;
-      if (!Evaluate(row, &evaluation, &estimates, &group, error)) {
+      if (!Evaluate(row, error)) {
         return false;
       }
-      if (group.blocks.empty()) {
+      if (!AddRow()) {
         // A row of constants, which a constant dropped block is among.
-        for (const double r : group.values) {
+        for (const double r : residuals_) {
           marginal->least_cost += 0.5 * r * r;
         }
-        continue;
       }
-      AddGroup(std::move(group));
     }
     for (Block& block : blocks_) {
       for (double& norm : block.norms) {
@@ -308,67 +320,64 @@ class Marginalization {
     return true;
   }
 
-  bool Evaluate(const Row& row,
-                CeresRow* evaluation,
-                FirstEstimates* estimates,
-                Group* group,
-                std::string* error) {
+  // Sets row_places_, jacobians_ and residuals_.
+  bool Evaluate(const Row& row, std::string* error) {
     const ArrayProblem::Residuals& residuals = arrays().residuals()[row.array];
-    const size_t num_slots = residuals.blocks.size();
     std::unique_ptr<const ceres::CostFunction> owner;
     const ceres::CostFunction* cost_function =
         CostFunctionOf(residuals, row.number, &owner);
     const int m = cost_function->num_residuals();
-    std::vector<const double*> references;
-    std::vector<int32_t> places;
+    row_places_.clear();
+    row_references_.clear();
     bool is_moved = false;
-    evaluation->Clear();
+    int64_t num_values = 0;
+    evaluation_.Clear();
     for (const ArrayProblem::Index& index : residuals.blocks) {
       const int64_t number = index.BlockOf(row.number);
       const int size = parameters(index.parameters).size;
       const double* const values = ValuesOf(index.parameters, number);
-      places.push_back(PlaceOf(index.parameters, number));
-      if (places.back() == kConstant) {
-        references.push_back(values);
-        evaluation->Add(values, size, size, nullptr);
+      row_places_.push_back(PlaceOf(index.parameters, number));
+      if (row_places_.back() == kConstant) {
+        row_references_.push_back(values);
+        evaluation_.Add(values, size, size, nullptr);
         continue;
       }
-      const Block& block = blocks_[places.back()];
-      references.push_back(block.reference);
+      const Block& block = blocks_[row_places_.back()];
+      row_references_.push_back(block.reference);
       is_moved |= !block.shift.empty();
-      evaluation->Add(
+      num_values += int64_t{m} * block.num_columns;
+      evaluation_.Add(
           values,
           size,
           block.num_columns,
           block.plus_jacobian.empty() ? nullptr : block.plus_jacobian.data());
     }
     if (is_moved) {
-      estimates->Set(cost_function, references.data());
-      cost_function = estimates;
+      estimates_.Set(cost_function, row_references_.data());
+      cost_function = &estimates_;
     }
-    std::vector<std::vector<double>> values(num_slots);
-    std::vector<double*> jacobians(num_slots, nullptr);
-    for (size_t b = 0; b < num_slots; ++b) {
-      if (places[b] != kConstant) {
-        values[b].resize(size_t(m) * blocks_[places[b]].num_columns);
-        jacobians[b] = values[b].data();
-      }
+    jacobian_values_.assign(num_values, 0.0);
+    double* next = jacobian_values_.data();
+    jacobians_.clear();
+    for (const int32_t place : row_places_) {
+      jacobians_.push_back(place == kConstant ? nullptr : next);
+      next += place == kConstant ? 0 : m * blocks_[place].num_columns;
     }
     LossOfRow loss;
     loss.loss = residuals.loss;
     loss.weight =
         residuals.weights == nullptr ? nullptr : residuals.weights + row.number;
-    std::vector<double> r(m);
+    residuals_.assign(m, 0.0);
     double cost = 0.0;
     std::string what;
     if (!Succeeds(
             [&] {
-              return evaluation->Evaluate(*cost_function,
+              return evaluation_.Evaluate(*cost_function,
                                           loss,
                                           /*apply_loss=*/true,
                                           &cost,
-                                          r.data(),
-                                          jacobians.data());
+                                          residuals_.data(),
+                                          jacobians_.data());
             },
             &what)) {
       *error = Sentence("residuals[",
@@ -376,49 +385,50 @@ class Marginalization {
                         "]: residual block ",
                         row.number,
                         " can't be evaluated: ",
-                        evaluation->loss_fault().empty()
+                        evaluation_.loss_fault().empty()
                             ? "its cost function " + what
-                            : evaluation->loss_fault());
+                            : evaluation_.loss_fault());
       return false;
     }
-    SetGroup(places, values, &r, group);
     return true;
   }
 
-  // [J, r - J shift], since the model is r + J (d - shift).
-  void SetGroup(const std::vector<int32_t>& places,
-                const std::vector<std::vector<double>>& jacobians,
-                std::vector<double>* r,
-                Group* group) {
-    group->num_rows = static_cast<int64_t>(r->size());
-    for (const int32_t place : places) {
+  // The row that was evaluated as [J, r - J shift], since the model is
+  // r + J (d - shift). False if no block of it varies.
+  bool AddRow() {
+    std::vector<int>& blocks = sorted_blocks_;
+    blocks.clear();
+    for (const int32_t place : row_places_) {
       if (place != kConstant) {
-        group->blocks.push_back(place);
-        group->num_columns += blocks_[place].num_columns;
+        blocks.push_back(place);
       }
     }
-    std::sort(group->blocks.begin(), group->blocks.end());
-    const std::vector<int64_t> begin = BeginOf(group->blocks);
-    const int64_t stride = group->num_columns + 1;
-    group->values.assign(group->num_rows * stride, 0.0);
-    for (size_t b = 0; b < places.size(); ++b) {
-      if (places[b] == kConstant) {
+    if (blocks.empty()) {
+      return false;
+    }
+    std::sort(blocks.begin(), blocks.end());
+    const auto m = static_cast<int64_t>(residuals_.size());
+    const std::vector<int64_t>& begin = BeginOf(blocks);
+    double* const group = AddGroup(blocks, m);
+    for (size_t b = 0; b < row_places_.size(); ++b) {
+      if (row_places_[b] == kConstant) {
         continue;
       }
-      Block& block = blocks_[places[b]];
-      for (int64_t i = 0; i < group->num_rows; ++i) {
-        const double* const from = &jacobians[b][i * block.num_columns];
-        double* const to = &group->values[i * stride + begin[places[b]]];
+      Block& block = blocks_[row_places_[b]];
+      double* const to = group + m * begin[row_places_[b]];
+      for (int64_t i = 0; i < m; ++i) {
+        const double* const from = jacobians_[b] + i * block.num_columns;
         for (int c = 0; c < block.num_columns; ++c) {
-          to[c] = from[c];
+          to[m * c + i] = from[c];
           block.norms[c] += from[c] * from[c];
-          (*r)[i] -= block.shift.empty() ? 0.0 : from[c] * block.shift[c];
+          residuals_[i] -= block.shift.empty() ? 0.0 : from[c] * block.shift[c];
         }
       }
     }
-    for (int64_t i = 0; i < group->num_rows; ++i) {
-      group->values[i * stride + stride - 1] = (*r)[i];
-    }
+    std::copy(residuals_.begin(),
+              residuals_.end(),
+              group + m * groups_.back().num_columns);
+    return true;
   }
 
   // The first column of each of these blocks in a matrix of them; the numbers
@@ -433,101 +443,129 @@ class Marginalization {
     return begin_;
   }
 
-  void AddGroup(Group group) {
-    for (const int b : group.blocks) {
+  // A group of zeros over these blocks; its values, until the next one.
+  double* AddGroup(const std::vector<int>& blocks, int64_t num_rows) {
+    Group group;
+    group.first_block = blocks_of_groups_.size();
+    group.num_blocks = blocks.size();
+    group.num_rows = num_rows;
+    group.begin = static_cast<int64_t>(values_.size());
+    for (const int b : blocks) {
+      group.num_columns += blocks_[b].num_columns;
       if (b < num_dropped_) {
         groups_of_[b].push_back(groups_.size());
       }
     }
-    groups_.push_back(std::move(group));
+    blocks_of_groups_.insert(
+        blocks_of_groups_.end(), blocks.begin(), blocks.end());
+    values_.resize(group.begin + num_rows * (group.num_columns + 1), 0.0);
+    groups_.push_back(group);
+    num_alive_ = groups_.size();
+    return values_.data() + group.begin;
+  }
+
+  // Calls function(b) for the blocks of a group.
+  template <typename Function>
+  void ForEachBlock(const Group& group, const Function& function) const {
+    for (size_t k = 0; k < group.num_blocks; ++k) {
+      function(blocks_of_groups_[group.first_block + k]);
+    }
   }
 
   // The rows of these groups, which are used up, as one matrix of blocks, whose
-  // first num_pivots columns are pivots; rows with large elements first.
-  // Returns the rank, the matrix and its shape.
-  struct Front {
-    std::vector<int> blocks;
-    int64_t num_rows = 0;
-    int64_t num_columns = 0;  // without r
-    int64_t rank = 0;
-    std::vector<double> values;  // column-major, [J r]
-    std::vector<int64_t> order;  // of the pivots
-  };
+  // columns of blocks up to last_pivot are pivots; rows with large elements
+  // first.
   Front Factorize(const std::vector<size_t>& numbers, int last_pivot) {
     Front front;
+    std::vector<uint8_t> has_block(blocks_.size(), 0);
     for (const size_t g : numbers) {
-      std::vector<int> both;
-      std::set_union(front.blocks.begin(),
-                     front.blocks.end(),
-                     groups_[g].blocks.begin(),
-                     groups_[g].blocks.end(),
-                     std::back_inserter(both));
-      front.blocks = std::move(both);
+      ForEachBlock(groups_[g], [&](int b) { has_block[b] = 1; });
       front.num_rows += groups_[g].num_rows;
     }
-    const std::vector<int64_t>& begin = BeginOf(front.blocks);
     std::vector<double> norms;
     int64_t num_pivots = 0;
-    for (const int b : front.blocks) {
-      const Block& block = blocks_[b];
-      norms.insert(norms.end(), block.norms.begin(), block.norms.end());
-      num_pivots += b <= last_pivot ? block.num_columns : 0;
+    for (size_t b = 0; b < has_block.size(); ++b) {
+      if (has_block[b] != 0) {
+        const Block& block = blocks_[b];
+        front.blocks.push_back(static_cast<int>(b));
+        norms.insert(norms.end(), block.norms.begin(), block.norms.end());
+        num_pivots +=
+            static_cast<int>(b) <= last_pivot ? block.num_columns : 0;
+      }
     }
     front.num_columns = static_cast<int64_t>(norms.size());
-    struct Place {
-      double size;  // of the largest element, in proportion to its column
-      const Group* group;
-      int64_t row;
-    };
-    std::vector<Place> places;
-    for (const size_t g : numbers) {
-      const Group& group = groups_[g];
-      for (int64_t i = 0; i < group.num_rows; ++i) {
-        const double* value = &group.values[i * (group.num_columns + 1)];
-        double size = 0.0;
-        for (const int b : group.blocks) {
-          for (const double norm : blocks_[b].norms) {
-            size = std::max(size, norm > 0.0 ? std::fabs(*value) / norm : 0.0);
-            ++value;
-          }
-        }
-        places.push_back({size, &group, i});
-      }
-    }
-    std::stable_sort(
-        places.begin(), places.end(), [](const Place& a, const Place& b) {
-          return a.size > b.size;
-        });
-    front.values.assign(front.num_rows * (front.num_columns + 1), 0.0);
-    for (size_t i = 0; i < places.size(); ++i) {
-      const Group& group = *places[i].group;
-      const double* value =
-          &group.values[places[i].row * (group.num_columns + 1)];
-      for (const int b : group.blocks) {
-        for (int c = 0; c < blocks_[b].num_columns; ++c) {
-          front.values[front.num_rows * (begin[b] + c) + i] = *value++;
-        }
-      }
-      front.values[front.num_rows * front.num_columns + i] = *value;
-    }
-    for (const size_t g : numbers) {
-      groups_[g] = Group();
-    }
+    PlaceRows(numbers, front);
     front.rank = solver::EliminateColumns(front.num_rows,
                                           front.num_columns + 1,
                                           num_pivots,
                                           norms.data(),
                                           drop_.rank_tolerance,
-                                          front.values.data(),
+                                          front_values_.data(),
                                           &front.order);
     return front;
+  }
+
+  void PlaceRows(const std::vector<size_t>& numbers, const Front& front) {
+    // Of the largest element of each row, in proportion to its column.
+    std::vector<double> sizes(front.num_rows, 0.0);
+    double* size = sizes.data();
+    for (const size_t g : numbers) {
+      const Group& group = groups_[g];
+      const double* value = values_.data() + group.begin;
+      ForEachBlock(group, [&](int b) {
+        for (const double norm : blocks_[b].norms) {
+          const double inverse = norm > 0.0 ? 1.0 / norm : 0.0;
+          for (int64_t i = 0; i < group.num_rows; ++i) {
+            size[i] = std::max(size[i], std::fabs(value[i]) * inverse);
+          }
+          value += group.num_rows;
+        }
+      });
+      size += group.num_rows;
+    }
+    std::vector<int64_t> rows(front.num_rows);
+    std::iota(rows.begin(), rows.end(), 0);
+    std::stable_sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) {
+      return sizes[a] > sizes[b];
+    });
+    std::vector<int64_t> places(front.num_rows);
+    for (int64_t i = 0; i < front.num_rows; ++i) {
+      places[rows[i]] = i;
+    }
+    const std::vector<int64_t>& begin = BeginOf(front.blocks);
+    front_values_.assign(front.num_rows * (front.num_columns + 1), 0.0);
+    const int64_t* place = places.data();
+    for (const size_t g : numbers) {
+      Group& group = groups_[g];
+      const double* from = values_.data() + group.begin;
+      const auto copy_column = [&](int64_t column) {
+        double* const to = front_values_.data() + front.num_rows * column;
+        for (int64_t i = 0; i < group.num_rows; ++i) {
+          to[place[i]] = from[i];
+        }
+        from += group.num_rows;
+      };
+      ForEachBlock(group, [&](int b) {
+        for (int c = 0; c < blocks_[b].num_columns; ++c) {
+          copy_column(begin[b] + c);
+        }
+      });
+      copy_column(front.num_columns);
+      place += group.num_rows;
+      group = Group();
+    }
+    while (num_alive_ > 0 && groups_[num_alive_ - 1].num_blocks == 0) {
+      --num_alive_;
+    }
+    const Group last = num_alive_ > 0 ? groups_[num_alive_ - 1] : Group();
+    values_.resize(last.begin + last.num_rows * (last.num_columns + 1));
   }
 
   // The groups among these that still are.
   std::vector<size_t> Alive(const std::vector<size_t>& numbers) const {
     std::vector<size_t> alive;
     for (const size_t g : numbers) {
-      if (!groups_[g].blocks.empty()) {
+      if (groups_[g].num_blocks > 0) {
         alive.push_back(g);
       }
     }
@@ -536,73 +574,57 @@ class Marginalization {
 
   // Leaves out the rows of dropped block e. False if a value is not finite.
   bool Eliminate(int e, Marginal* marginal) {
-    const Front front = Factorize(Alive(groups_of_[e]), e);
+    Front front = Factorize(Alive(groups_of_[e]), e);
     if (front.rank < 0) {
       return false;
     }
     marginal->dropped_rank += static_cast<int>(front.rank);
-    const int64_t first = blocks_[e].num_columns;
-    Group rest;
-    if (!front.blocks.empty()) {
-      rest.blocks.assign(front.blocks.begin() + 1, front.blocks.end());
-    }
-    rest.num_rows = front.num_rows - front.rank;
-    rest.num_columns = front.num_columns - first;
-    if (rest.blocks.empty()) {
-      AddCost(front, front.rank, marginal);
+    if (front.blocks.size() <= 1) {
+      AddCost(front, marginal);
       return true;
     }
-    if (rest.num_rows == 0) {
+    const int64_t num_rows = front.num_rows - front.rank;
+    if (num_rows == 0) {
       return true;
     }
-    rest.values.resize(rest.num_rows * (rest.num_columns + 1));
-    double* value = rest.values.data();
+    front.blocks.erase(front.blocks.begin());
+    double* to = AddGroup(front.blocks, num_rows);
+    for (int64_t c = blocks_[e].num_columns; c <= front.num_columns; ++c) {
+      to = std::copy_n(
+          front_values_.data() + front.num_rows * c + front.rank, num_rows, to);
+    }
+    const size_t last = groups_.size() - 1;
+    return groups_[last].num_rows <= 2 * groups_[last].num_columns ||
+           Compress({last}, marginal);
+  }
+
+  // Adds the cost of rows behind the rank, which have r alone.
+  void AddCost(const Front& front, Marginal* marginal) const {
+    const double* const r =
+        front_values_.data() + front.num_rows * front.num_columns;
     for (int64_t i = front.rank; i < front.num_rows; ++i) {
-      for (int64_t c = first; c <= front.num_columns; ++c) {
-        *value++ = front.values[front.num_rows * c + i];
-      }
-    }
-    AddGroup(std::move(rest));
-    if (groups_.back().num_rows > 2 * groups_.back().num_columns) {
-      return Compress(marginal);
-    }
-    return true;
-  }
-
-  // Adds the cost of rows from `first` on, which have r alone.
-  static void AddCost(const Front& front, int64_t first, Marginal* marginal) {
-    for (int64_t i = first; i < front.num_rows; ++i) {
-      const double r = front.values[front.num_rows * front.num_columns + i];
-      marginal->least_cost += 0.5 * r * r;
+      marginal->least_cost += 0.5 * r[i] * r[i];
     }
   }
 
-  // Replaces the last group by as many rows as it has rank. False if a value is
-  // not finite.
-  bool Compress(Marginal* marginal) {
-    Front front =
-        Factorize({groups_.size() - 1}, std::numeric_limits<int>::max());
+  // Replaces these groups by the last one, of as many rows as they have rank,
+  // if any. False if a value is not finite.
+  bool Compress(const std::vector<size_t>& numbers, Marginal* marginal) {
+    const Front front = Factorize(numbers, std::numeric_limits<int>::max());
     if (front.rank < 0) {
       return false;
     }
-    AddCost(front, front.rank, marginal);
-    Group group;
-    group.blocks = std::move(front.blocks);
-    group.num_rows = front.rank;
-    group.num_columns = front.num_columns;
-    group.values.resize(group.num_rows * (group.num_columns + 1));
-    for (int64_t i = 0; i < front.rank; ++i) {
-      double* const row = &group.values[i * (group.num_columns + 1)];
-      for (int64_t c = 0; c < front.num_columns; ++c) {
-        row[front.order[c]] = front.values[front.num_rows * c + i];
-      }
-      row[group.num_columns] =
-          front.values[front.num_rows * front.num_columns + i];
+    AddCost(front, marginal);
+    if (front.rank == 0) {
+      return true;
     }
-    if (group.num_rows == 0) {
-      group = Group();
+    double* const to = AddGroup(front.blocks, front.rank);
+    for (int64_t c = 0; c <= front.num_columns; ++c) {
+      std::copy_n(front_values_.data() + front.num_rows * c,
+                  front.rank,
+                  to + front.rank * (c < front.num_columns ? front.order[c]
+                                                           : c));
     }
-    groups_.back() = std::move(group);
     return true;
   }
 
@@ -611,31 +633,12 @@ class Marginalization {
     std::vector<size_t> numbers(groups_.size());
     std::iota(numbers.begin(), numbers.end(), 0);
     numbers = Alive(numbers);
-    Group last;
-    if (!numbers.empty()) {
-      // One group of all, with its blocks in the order of the arrays.
-      Front front = Factorize(numbers, -1);
-      last.blocks = std::move(front.blocks);
-      last.num_rows = front.num_rows;
-      last.num_columns = front.num_columns;
-      last.values.resize(front.values.size());
-      const int64_t stride = front.num_columns + 1;
-      for (int64_t i = 0; i < front.num_rows; ++i) {
-        for (int64_t c = 0; c < stride; ++c) {
-          last.values[i * stride + c] = front.values[front.num_rows * c + i];
-        }
-      }
-      AddGroup(std::move(last));
-      if (!Compress(marginal)) {
-        *error = kNotFinite;
-        return false;
-      }
-      last = std::move(groups_.back());
+    if (!numbers.empty() && !Compress(numbers, marginal)) {
+      *error = kNotFinite;
+      return false;
     }
-    if (last.num_rows == 0) {
-      return true;
-    }
-    return MakePrior(last, marginal, error);
+    return groups_.empty() || groups_.back().num_blocks == 0 ||
+           MakePrior(groups_.back(), marginal, error);
   }
 
   bool MakePrior(const Group& group,
@@ -643,27 +646,28 @@ class Marginalization {
                  std::string* error) const {
     std::vector<BlockMarginalPrior::Block> blocks;
     std::vector<double> references;
-    for (const int b : group.blocks) {
+    ForEachBlock(group, [&](int b) {
       const Block& block = blocks_[b];
       const ArrayProblem::Parameters& p = parameters(block.array);
       marginal->blocks.push_back({static_cast<int>(block.array), block.number});
       blocks.push_back({p.size, p.ManifoldOf(block.number)});
       references.insert(
           references.end(), block.reference, block.reference + p.size);
-    }
-    std::vector<double> a;
-    std::vector<double> offset;
+    });
+    const double* const values = values_.data() + group.begin;
+    std::vector<double> a(group.num_rows * group.num_columns);
     for (int64_t i = 0; i < group.num_rows; ++i) {
-      const double* const row = &group.values[i * (group.num_columns + 1)];
-      a.insert(a.end(), row, row + group.num_columns);
-      offset.push_back(row[group.num_columns]);
+      for (int64_t c = 0; c < group.num_columns; ++c) {
+        a[group.num_columns * i + c] = values[group.num_rows * c + i];
+      }
     }
+    const double* const offset = values + group.num_rows * group.num_columns;
     marginal->prior =
         BlockMarginalPrior::Create(blocks,
                                    references.data(),
                                    static_cast<int>(group.num_rows),
                                    a.data(),
-                                   offset.data(),
+                                   offset,
                                    error);
     return marginal->prior != nullptr;
   }
@@ -677,8 +681,21 @@ class Marginalization {
   std::vector<Block> blocks_;
   int num_dropped_ = 0;
   std::vector<Group> groups_;
+  size_t num_alive_ = 0;  // all behind these are used up
+  std::vector<int> blocks_of_groups_;
+  std::vector<double>& values_;                 // of groups
   std::vector<std::vector<size_t>> groups_of_;  // of dropped blocks
+  std::vector<double>& front_values_;
   std::vector<int64_t> begin_;
+  // Of the row that is evaluated.
+  CeresRow evaluation_;
+  FirstEstimates estimates_;
+  std::vector<int32_t> row_places_;
+  std::vector<const double*> row_references_;
+  std::vector<double> residuals_;
+  std::vector<double> jacobian_values_;
+  std::vector<double*> jacobians_;  // null for constants
+  std::vector<int> sorted_blocks_;
   std::unordered_map<const ceres::Manifold*, internal::BlockDifference>
       differences_;
 };
@@ -724,14 +741,16 @@ bool DropsBlocks(const ProblemBatch& batch, int64_t i) {
 
 bool MarginalizeProblem(const ProblemBatch& batch,
                         int64_t i,
+                        MarginalMemory* memory,
                         Marginal* marginal,
                         std::string* error) {
-  return Marginalization(batch, i).Run(marginal, error);
+  return Marginalization(batch, i, memory).Run(marginal, error);
 }
 
 void MarginalizeSolved(const ProblemBatch& batch,
                        int64_t i,
                        const ProblemSummary& summary,
+                       MarginalMemory* memory,
                        Marginal* marginal) noexcept {
   if (!DropsBlocks(batch, i)) {
     return;
@@ -744,7 +763,7 @@ void MarginalizeSolved(const ProblemBatch& batch,
   failure.Guard(false, [&] {
     std::string error;
     Marginal made;
-    if (MarginalizeProblem(batch, i, &made, &error)) {
+    if (MarginalizeProblem(batch, i, memory, &made, &error)) {
       *marginal = std::move(made);
     } else {
       marginal->message = std::move(error);

@@ -11,7 +11,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "ceres_ext/base/num_bytes.h"
 #include "ceres_ext/batch.h"
 #include "ceres_ext/marginalize.h"
 
@@ -24,11 +26,20 @@ bool IsValidDrop(const ProblemBatch& batch, std::string* error);
 // True if blocks of problem i are to be dropped.
 bool DropsBlocks(const ProblemBatch& batch, int64_t i);
 
+// Memory of a thread, for one problem after the other.
+struct MarginalMemory {
+  std::vector<double> values;  // of rows that are left
+  std::vector<double> front;   // of those that are taken together
+
+  int64_t num_bytes() const { return NumBytesOf(values) + NumBytesOf(front); }
+};
+
 // Drops batch.drop of problem i, at the values of the arrays, which are in host
 // memory. False, with a sentence in *error, if a residual block cannot be
 // evaluated or a value is not finite. May throw.
 bool MarginalizeProblem(const ProblemBatch& batch,
                         int64_t i,
+                        MarginalMemory* memory,
                         Marginal* marginal,
                         std::string* error);
 
@@ -37,6 +48,7 @@ bool MarginalizeProblem(const ProblemBatch& batch,
 void MarginalizeSolved(const ProblemBatch& batch,
                        int64_t i,
                        const ProblemSummary& summary,
+                       MarginalMemory* memory,
                        Marginal* marginal) noexcept;
 
 }  // namespace ceres_ext

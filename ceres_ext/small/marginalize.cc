@@ -63,7 +63,8 @@ bool MarginalizeArrays(const ArrayProblem& problem,
     offsets.push_back({0, residuals.num_blocks});
     batch.residual_begin.push_back(offsets.back().data());
   }
-  return MarginalizeProblem(batch, 0, marginal, error);
+  MarginalMemory memory;
+  return MarginalizeProblem(batch, 0, &memory, marginal, error);
 }
 
 // The residual blocks of the blocks to drop, and the priors, which have the

@@ -48,7 +48,8 @@ SmallQueue::SmallQueue(const Options& ext_options,
       context_(machines->host_context(num_threads)),
       host_(machines->GetHost(num_threads)->Name()),
       numbers_(NumbersOf(ext_options)),
-      device_(host_) {}
+      device_(host_),
+      workspaces_(MemoryOfSmall(machines)->workspaces) {}
 
 bool SmallQueue::ChooseDevice(int64_t num_rows,
                               size_t num_devices,

@@ -119,7 +119,7 @@ class SmallQueue {
   mutable std::mutex mutex_;
   std::string device_;
   std::vector<std::unique_ptr<SmallLane>> lanes_;
-  std::vector<SmallWorkspaces> workspaces_;  // of context_'s threads
+  std::vector<SmallWorkspaces>& workspaces_;  // of context_'s threads
 };
 
 }  // namespace ceres_ext

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ceres_ext/base/num_bytes.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/small/fit/fit.h"
 #include "ceres_ext/small/fit/fit_batch.h"
@@ -22,6 +23,12 @@ struct FitWorkspace final : SmallWorkspace {
   std::vector<double> weights;
   std::vector<uint8_t> loss_id;
   std::vector<double> residuals;
+
+  int64_t num_bytes() const override {
+    return NumBytesOf(blocks) + NumBytesOf(constants) +
+           NumBytesOf(constant_state) + NumBytesOf(weights) +
+           NumBytesOf(loss_id) + NumBytesOf(residuals);
+  }
 };
 
 // Solves a fit of `batch`, and writes its result and the values of blocks that

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ceres_ext/base/machines.h"
+#include "ceres_ext/base/num_bytes.h"
 #include "ceres_ext/batchable_cost_function.h"
 #include "ceres_ext/small/kind.h"
 #include "ceres_ext/small/model_window/model_host.h"
@@ -47,6 +48,7 @@ class ModelPiece final : public SmallPiece {
  private:
   struct Workspace : SmallWorkspace {
     std::vector<double> memory;
+    int64_t num_bytes() const override { return NumBytesOf(memory); }
   };
   // Places in the inputs of what all rows of a model have.
   struct Rows {

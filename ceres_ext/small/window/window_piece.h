@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ceres_ext/base/machines.h"
+#include "ceres_ext/base/num_bytes.h"
 #include "ceres_ext/small/kind.h"
 #include "ceres_ext/small/window/window_arena.h"
 #include "ceres_ext/small/window/window_bounds.h"
@@ -40,6 +41,7 @@ class WindowPiece final : public SmallPiece {
   struct Workspace : SmallWorkspace {
     WindowPacker::Scratch scratch;
     std::vector<double> memory;
+    int64_t num_bytes() const override { return NumBytesOf(memory); }
   };
   void SetKind(SmallKind* kind) override;
   // Whatever Pack can read is a window.
