@@ -489,8 +489,7 @@ class Marginalization {
         const Block& block = blocks_[b];
         front.blocks.push_back(static_cast<int>(b));
         norms.insert(norms.end(), block.norms.begin(), block.norms.end());
-        num_pivots +=
-            static_cast<int>(b) <= last_pivot ? block.num_columns : 0;
+        num_pivots += static_cast<int>(b) <= last_pivot ? block.num_columns : 0;
       }
     }
     front.num_columns = static_cast<int64_t>(norms.size());
@@ -620,10 +619,10 @@ class Marginalization {
     }
     double* const to = AddGroup(front.blocks, front.rank);
     for (int64_t c = 0; c <= front.num_columns; ++c) {
-      std::copy_n(front_values_.data() + front.num_rows * c,
-                  front.rank,
-                  to + front.rank * (c < front.num_columns ? front.order[c]
-                                                           : c));
+      std::copy_n(
+          front_values_.data() + front.num_rows * c,
+          front.rank,
+          to + front.rank * (c < front.num_columns ? front.order[c] : c));
     }
     return true;
   }

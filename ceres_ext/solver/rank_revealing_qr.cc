@@ -50,8 +50,8 @@ CERES_EXT_SIMD_CLONES double MakeReflector(int64_t n,
   return -norm;
 }
 
-// column = H column, of columns num_rows apart, and |column|^2 without its first
-// element. kN columns at a time read v once.
+// column = H column, of columns num_rows apart, and |column|^2 without its
+// first element. kN columns at a time read v once.
 CERES_EXT_SIMD_CLONES void Reflect(int64_t n,
                                    const double* v,
                                    int64_t num_rows,

@@ -23,8 +23,8 @@ namespace ceres_ext::solver {
 //   the other columns       Q'a
 //
 // A column j is dependent if what others leave of it is at most tolerance *
-// norms[j]. Returns r; -1 if a value is not finite. Has the same bits with every
-// instruction set.
+// norms[j]. Returns r; -1 if a value is not finite. Has the same bits with
+// every instruction set.
 int64_t EliminateColumns(int64_t num_rows,
                          int64_t num_columns,
                          int64_t num_pivots,

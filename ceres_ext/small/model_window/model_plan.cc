@@ -66,9 +66,10 @@ class ModelPlanner {
   // are not eliminated.
   enum : int32_t { kUnused = -1, kUsed = -2, kOfPrior = -3 };
   struct SortedRow {
-    std::array<int32_t, kMaxModelSlots> blocks{};
+    std::array<uint16_t, kMaxModelSlots> blocks{};
     ModelPlan::Row row;
   };
+  static_assert(kMaxModelRows <= 1 << 16);
   struct SortedPrior {
     std::vector<int32_t> blocks;
     const BlockMarginalPrior* prior;
@@ -348,7 +349,7 @@ class ModelPlanner {
     SortedRow row;
     row.row = {static_cast<int32_t>(r), k};
     for (size_t s = 0; s < of.blocks.size(); ++s) {
-      row.blocks[s] = BlockOf(of.blocks[s], k);
+      row.blocks[s] = static_cast<uint16_t>(BlockOf(of.blocks[s], k));
       place_[row.blocks[s]] = kUsed;
       if (std::find(row.blocks.begin(),
                     row.blocks.begin() + s,
@@ -836,23 +837,32 @@ class ModelPlanner {
   // they add to, and its rows' and columns' part.
   template <typename Function>
   void ForEachPair(const Part* parts, int n, const Function& function) {
+    const int ne = num_eliminated();
     for (int p = 0; p < n; ++p) {
-      for (int q = 0; q < n; ++q) {
-        const int a = parts[p].block - num_eliminated();
-        const int b = parts[q].block - num_eliminated();
-        if (a < 0 && p == q) {
-          function(&plan_.diagonal_cells[parts[p].block], parts[p], parts[q]);
-        } else if (a < 0 && b >= 0) {
-          function(
-              &plan_.eliminated_cells[eliminated_cell_[int64_t{parts[p].block} *
-                                                           num_others() +
-                                                       b]],
-              parts[p],
-              parts[q]);
-        } else if (b >= 0 && a >= b) {
-          function(
-              &plan_.cells[cell_[a * num_others() + b]], parts[p], parts[q]);
+      if (parts[p].block < ne) {
+        function(&plan_.diagonal_cells[parts[p].block], parts[p], parts[p]);
+        const int32_t* const cells =
+            eliminated_cell_.data() + int64_t{parts[p].block} * num_others();
+        for (int q = 0; q < n; ++q) {
+          if (q != p) {
+            function(&plan_.eliminated_cells[cells[parts[q].block - ne]],
+                     parts[p],
+                     parts[q]);
+          }
         }
+        continue;
+      }
+      for (int q = 0; q <= p; ++q) {
+        if (parts[q].block < ne) {
+          continue;
+        }
+        const bool is_before = parts[q].block <= parts[p].block;
+        const Part& a = is_before ? parts[p] : parts[q];
+        const Part& b = is_before ? parts[q] : parts[p];
+        function(
+            &plan_.cells[cell_[(a.block - ne) * num_others() + b.block - ne]],
+            a,
+            b);
       }
     }
   }
