@@ -112,37 +112,48 @@ Status ModelLauncher<Machine>::QueueCandidates(
     for (ModelDeviceRows& of_model : *rows) {
       of_model.batch.is_wanted = is_wanted;
     }
-    if (rows->size() == 1 && !has_priors_) {
-      return QueueRows(rows->front(), machine_->stream());
-    }
-    if (fork_ == nullptr) {
-      fork_ = std::make_unique<Fork>(machine_->context());
-    }
-    Status status = QueueOnBoth(*rows, params);
-    if (!status.ok()) {
-      fork_->Wait();
+    const auto fork = [&](bool is_needed, std::unique_ptr<Fork>* of) {
+      if (is_needed && *of == nullptr) {
+        *of = std::make_unique<Fork>(machine_->context());
+      }
+    };
+    fork(rows->size() > 1, &of_other_models_);
+    fork(has_priors_, &of_priors_);
+    Status status = QueueOnStreams(*rows, params);
+    for (const auto* const of : {&of_other_models_, &of_priors_}) {
+      if (!status.ok() && *of != nullptr) {
+        (*of)->Wait();
+      }
     }
     return status;
   }
   return {};
 }
 
-// Rows of the first model, and beside them those of the others and priors:
-// those of few windows leave most of a device idle.
+// Rows of the first model, beside them those of the others, and beside both
+// priors: those of few windows leave most of a device idle.
 template <typename Machine>
-Status ModelLauncher<Machine>::QueueOnBoth(
+Status ModelLauncher<Machine>::QueueOnStreams(
     [[maybe_unused]] const std::vector<ModelDeviceRows>& rows,
     [[maybe_unused]] const AdvanceModelsParams& params) {
   if constexpr (!kIsHost<Machine>) {
-    CERES_EXT_RETURN_IF_ERROR(fork_->Begin());
-    for (size_t m = 0; m < rows.size(); ++m) {
-      CERES_EXT_RETURN_IF_ERROR(
-          QueueRows(rows[m], m == 0 ? machine_->stream() : fork_->stream()));
+    if (rows.size() > 1) {
+      CERES_EXT_RETURN_IF_ERROR(of_other_models_->Begin());
     }
     if (has_priors_) {
-      CERES_EXT_RETURN_IF_ERROR(QueueModelPriors(params, fork_->stream()));
+      CERES_EXT_RETURN_IF_ERROR(of_priors_->Begin());
+      CERES_EXT_RETURN_IF_ERROR(QueueModelPriors(params, of_priors_->stream()));
     }
-    return fork_->Join();
+    for (size_t m = 0; m < rows.size(); ++m) {
+      CERES_EXT_RETURN_IF_ERROR(QueueRows(
+          rows[m], m == 0 ? machine_->stream() : of_other_models_->stream()));
+    }
+    if (has_priors_) {
+      CERES_EXT_RETURN_IF_ERROR(of_priors_->Join());
+    }
+    if (rows.size() > 1) {
+      CERES_EXT_RETURN_IF_ERROR(of_other_models_->Join());
+    }
   }
   return {};
 }

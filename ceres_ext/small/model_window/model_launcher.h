@@ -55,8 +55,8 @@ class ModelLauncher {
   kernels::Status QueueCandidates(const int32_t* is_wanted,
                                   std::vector<ModelDeviceRows>* rows,
                                   const AdvanceModelsParams& params);
-  kernels::Status QueueOnBoth(const std::vector<ModelDeviceRows>& rows,
-                              const AdvanceModelsParams& params);
+  kernels::Status QueueOnStreams(const std::vector<ModelDeviceRows>& rows,
+                                 const AdvanceModelsParams& params);
   kernels::Status QueueRows(const ModelDeviceRows& rows, void* stream);
   // Queues so many rounds of all windows. flags_[i] is set before i.
   kernels::Status QueueRounds(int n,
@@ -76,7 +76,9 @@ class ModelLauncher {
   bool has_priors_ = false;
   using Fork =
       std::conditional_t<kIsHost<Machine>, NoDevice, kernels::CudaFork>;
-  std::unique_ptr<Fork> fork_;  // null: not needed so far
+  // Null: not needed so far.
+  std::unique_ptr<Fork> of_other_models_;
+  std::unique_ptr<Fork> of_priors_;
 };
 
 extern template class ModelLauncher<DeviceMachine>;
