@@ -288,7 +288,7 @@ bool ArrayRows::IsPrivate(int array) const {
       num_rows += index.parameters == array ? group.num_rows : 0;
     }
   }
-  return num_rows > 0 && num_rows <= NumVarying(array);
+  return num_rows > 0 && num_rows <= parameters(array).num_blocks;
 }
 
 int ArrayRows::IndependentArray(int max_size, bool skips_private) const {
