@@ -4,6 +4,7 @@ r"""The mappers of ceres_ext.colmap beside pycolmap's, in one process.
 
   scripts/mapping_beside_pycolmap.py [--global|--positions] FOLDER DEVICE THREADS \
     IMAGES|MODEL...
+  scripts/mapping_beside_pycolmap.py --directions DEVICE THREADS IMAGES...
 
 FOLDER keeps the databases. IMAGES: pycolmap generates so many images and 60 points for
 each, seen by the 3 to 12 images nearest to it, noise of half a pixel, 10 % wrong
@@ -13,10 +14,13 @@ and mapper: seconds in all and in adjustments, calls, images, points, observatio
 error. "pycolmap" is its own function; "steps" is this package's mapper with pycolmap's
 adjuster, whose seconds in adjustments compare. --global: the global mappers.
 --positions: generated images have positions with a noise of 0.05; to_positions is the
-root of the mean squared distance to them. Needs pycolmap.
+root of the mean squared distance to them. --directions: global positioning alone, of
+such generated images with known rotations: seconds, the cost, and the median distance
+of centers to the true ones, which are 5 from the middle. Needs pycolmap.
 """
 
 import collections
+import copy
 import functools
 import itertools
 import json
@@ -29,7 +33,7 @@ import numpy
 import pycolmap
 
 from ceres_ext import colmap
-from ceres_ext.colmap import mapper, refinement
+from ceres_ext.colmap import mapper, positioning, refinement
 
 POINTS_PER_IMAGE = 60
 
@@ -88,15 +92,23 @@ def make_from_model(path, folder):
     database.close()
 
 
+def centers_of(model):
+    return numpy.array([model.image(i).projection_center() for i in sorted(model.images)])
+
+
+def nearest(points, centers):
+    """(points, images): True for the 3 to 12 images that see a point."""
+    rank = numpy.argsort(numpy.argsort(-points @ centers.T, axis=1), axis=1)
+    rng = numpy.random.default_rng(1)
+    return rank < rng.integers(3, 13, size=len(points))[:, None]
+
+
 def visible(model):
     """By image: flags of its 2D points that other images may match."""
     images = sorted(model.images)
-    centers = numpy.array([model.image(i).projection_center() for i in images])
     ids = sorted(model.point3D_ids())
     points = numpy.array([model.point3D(i).xyz for i in ids])
-    rank = numpy.argsort(numpy.argsort(-points @ centers.T, axis=1), axis=1)
-    rng = numpy.random.default_rng(1)
-    near = rank < rng.integers(3, 13, size=len(ids))[:, None]
+    near = nearest(points, centers_of(model))
     number = {point_id: k for k, point_id in enumerate(ids)}
     return {
         image_id: numpy.array(
@@ -176,8 +188,105 @@ def run(name, database, device, threads, what):
     print(json.dumps(result), flush=True)
 
 
+def map_of_directions(num_images):
+    """A map with 2D points and no points, the points' places, and their tracks."""
+    pycolmap.set_random_seed(1)
+    options = pycolmap.SyntheticDatasetOptions()
+    options.num_rigs = 1
+    options.num_frames_per_rig = num_images
+    options.num_points3D = options.num_points2D_without_point3D = 0
+    model = pycolmap.synthesize_dataset(options)
+    rng = numpy.random.default_rng(1)
+    points = rng.uniform(-1.0, 1.0, (POINTS_PER_IMAGE * num_images, 3))
+    sees = nearest(points, centers_of(model))
+    observations = []
+    for k, image_id in enumerate(sorted(model.images)):
+        image = model.image(image_id)
+        seen = numpy.flatnonzero(sees[:, k])
+        pose = image.cam_from_world()
+        pixels = model.camera(image.camera_id).img_from_cam(
+            points[seen] @ pose.rotation.matrix().T + pose.translation
+        )
+        image.points2D = pycolmap.Point2DList(
+            [pycolmap.Point2D(xy + rng.normal(0.0, 0.5, 2)) for xy in pixels]
+        )
+        numbers = numpy.arange(len(seen))
+        observations.append(
+            numpy.stack([seen, numpy.full(len(seen), image_id), numbers], axis=1)
+        )
+    rows = numpy.concatenate(observations)
+    rows = rows[numpy.lexsort(rows.T[::-1])]
+    return model, points, positioning.Tracks(*rows.T)
+
+
+def cost_of_directions(model, options):
+    """Of global positioning, at the scales of least cost."""
+    cost = 0.0
+    for image in model.images.values():
+        seen = [p for p in image.points2D if p.has_point3D()]
+        rays = model.camera(image.camera_id).cam_ray_from_img([p.xy for p in seen])
+        directions = numpy.asarray(rays) @ image.cam_from_world().rotation.matrix()
+        points = numpy.array([model.point3D(p.point3D_id).xyz for p in seen])
+        away = points - image.projection_center()
+        scales = (directions * away).sum(axis=1) / (away**2).sum(axis=1)
+        residuals = directions - numpy.maximum(scales, 1e-5)[:, None] * away
+        norms = numpy.linalg.norm(residuals, axis=1)
+        size = options.loss_function_scale
+        large = 2.0 * size * norms - size**2
+        cost += 0.5 * numpy.where(norms <= size, norms**2, large).sum()
+    return float(cost)
+
+
+def distance_to_centers(model, centers):
+    """Median, after the similarity of least squares."""
+    moved = centers_of(model)
+    middles = moved.mean(axis=0), centers.mean(axis=0)
+    a, b = moved - middles[0], centers - middles[1]
+    u, s, v = numpy.linalg.svd(b.T @ a)
+    signs = numpy.array([1.0, 1.0, numpy.sign(numpy.linalg.det(u @ v))])
+    similarity = (s * signs).sum() / (a**2).sum() * (u * signs) @ v
+    return float(numpy.median(numpy.linalg.norm(a @ similarity.T - b, axis=1)))
+
+
+def run_directions(num_images, device, threads):
+    model, points, tracks = map_of_directions(num_images)
+    centers = centers_of(model)
+    options = pycolmap.GlobalPositionerOptions()
+    options.random_seed = 0
+    values = {"device": device, "num_threads": threads}
+    for name in ("ceres_ext", "ceres_ext", "pycolmap"):
+        moved = copy.deepcopy(model)
+        if name == "pycolmap":
+            ends = numpy.searchsorted(tracks.track, numpy.arange(len(points) + 1))
+            for xyz, begin, end in zip(points, ends[:-1], ends[1:], strict=True):
+                track = pycolmap.Track()
+                for k in range(begin, end):
+                    track.add_element(int(tracks.image[k]), int(tracks.point2d[k]))
+                moved.add_point3D(xyz, track)
+        start = time.perf_counter()
+        if name == "pycolmap":
+            pycolmap.run_global_positioning(options, pycolmap.PoseGraph(), moved)
+        else:
+            positioning.position(pycolmap, moved, tracks, options, values)
+        seconds = time.perf_counter() - start
+        result = {
+            "images": num_images,
+            "observations": len(tracks.track),
+            "positions": name,
+            "seconds": round(seconds, 3),
+            "cost": cost_of_directions(moved, options),
+            "to_centers": round(distance_to_centers(moved, centers), 5),
+        }
+        print(json.dumps(result), flush=True)
+
+
 def main():
     what = sys.argv.pop(1) if sys.argv[1].startswith("--") else ""
+    if what == "--directions":
+        device, threads, *counts = sys.argv[1:]
+        for count in counts:
+            run_directions(int(count), device, int(threads))
+        return
     folder, device, threads, *counts = sys.argv[1:]
     pycolmap.logging.minloglevel = 3
     for count in counts:
