@@ -60,10 +60,9 @@ int64_t Check(const Eigen::MatrixXd& a, int64_t num_pivots) {
     }
   }
   // Higham, theorem 19.4, and what is set to zero.
-  const double relative =
-      16.0 * static_cast<double>(m + 1) * static_cast<double>(n + 1) *
-          DBL_EPSILON +
-      4.0 * kTolerance;
+  const double relative = 16.0 * static_cast<double>(m + 1) *
+                              static_cast<double>(n + 1) * DBL_EPSILON +
+                          4.0 * kTolerance;
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j <= i; ++j) {
       EXPECT_NEAR(left.col(i).dot(left.col(j)),
@@ -117,9 +116,9 @@ TEST(RankRevealingQr, SmallRowsKeepTheirDigitsBelowLargeOnes) {
   const std::vector<double> norms = NormsOf(a, 4);
   Eigen::MatrixXd left = a;
   std::vector<int64_t> order;
-  ASSERT_EQ(EliminateColumns(
-                20, 4, 4, norms.data(), kTolerance, left.data(), &order),
-            4);
+  ASSERT_EQ(
+      EliminateColumns(20, 4, 4, norms.data(), kTolerance, left.data(), &order),
+      4);
   // R's last rows are the factor of what the large ones leave.
   const Eigen::Matrix<long double, Eigen::Dynamic, Eigen::Dynamic> exact =
       a.cast<long double>();
@@ -150,9 +149,9 @@ TEST(RankRevealingQr, RefusesValuesThatAreNotFinite) {
       const std::vector<double> norms = NormsOf(a, 3);
       a(4, j) = value;
       std::vector<int64_t> order;
-      EXPECT_EQ(EliminateColumns(
-                    9, 5, 3, norms.data(), kTolerance, a.data(), &order),
-                -1);
+      EXPECT_EQ(
+          EliminateColumns(9, 5, 3, norms.data(), kTolerance, a.data(), &order),
+          -1);
     }
   }
 }

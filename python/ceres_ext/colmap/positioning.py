@@ -20,7 +20,7 @@ if typing.TYPE_CHECKING:
 _HALF_SIZE = 100.0
 _MIN_SCALE = 1e-5
 _UNCALIBRATED_WEIGHT = 0.5
-_SOLVER: OptionValues = {"max_num_iterations": 100, "function_tolerance": 1e-5}
+_SOLVER: OptionValues = {"max_num_iterations": 100, "function_tolerance": 1e-7}
 
 
 _Kind = typing.Literal["DirectionError", "RigDirectionError", "SensorDirectionError"]
