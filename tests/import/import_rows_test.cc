@@ -27,6 +27,7 @@
 #include "ceres_ext/bal_cost_functions.h"
 #include "ceres_ext/blocks/machine_problem.h"
 #include "ceres_ext/device_cost_function.h"
+#include "ceres_ext/direction_cost_functions.h"
 #include "ceres_ext/import/array_import.h"
 #include "ceres_ext/import/array_rows.h"
 #include "ceres_ext/import/elimination.h"
@@ -662,6 +663,62 @@ TEST_P(ArrayRowsTest, HashOfViews) {
   EXPECT_EQ(hashes[0], hashes[1]);
   EXPECT_NE(hashes[0], hashes[2]);
   EXPECT_NE(hashes[0], hashes[3]);
+}
+
+// Directions, so many that the numbers of blocks and rows decide: points are
+// eliminated beside scales of a row each, some of which are constant, and
+// scales if two rows share one.
+TEST_P(ArrayRowsTest, ManyDirectionsEliminateTheirPoints) {
+  constexpr int kPoints = 27000;
+  constexpr int kDirections = 5 * kPoints;  // more than 2^17
+  std::vector<double> centers(3 * 10, 0.5);
+  std::vector<double> points(3 * kPoints, 1.5);
+  std::vector<double> scales(kDirections, 1.0);
+  std::vector<double> directions(3 * kDirections, 0.25);
+  std::vector<int32_t> center_id;
+  std::vector<int32_t> point_id;
+  std::vector<int32_t> scale_id;
+  for (int i = 0; i < kDirections; ++i) {
+    center_id.push_back((i / 5 + 2 * i) % 10);
+    point_id.push_back(i / 5);
+    scale_id.push_back(i);
+  }
+  std::vector<uint8_t> is_constant(kDirections, 0);
+  const auto num_eliminated = [&](int num_scales) {
+    ArrayProblem problem;
+    const int center = problem.AddParameters({centers.data(), 10, 3});
+    const int point = problem.AddParameters({points.data(), kPoints, 3});
+    ArrayProblem::Parameters of_scales = {scales.data(), num_scales, 1};
+    of_scales.is_constant = is_constant.data();
+    const int scale = problem.AddParameters(of_scales);
+    problem.AddResiduals<DirectionCost>(
+        kDirections,
+        reinterpret_cast<const DirectionError*>(directions.data()),
+        {{center, center_id.data()},
+         {point, point_id.data()},
+         {scale, scale_id.data()}});
+    const ceres::Solver::Summary summary;
+    ArrayImport import(&problem, &summary);
+    int number = 0;
+    std::string note;
+    std::string reason;
+    EXPECT_TRUE(import.ChooseEliminated(&context_,
+                                        3,
+                                        /*takes_private=*/true,
+                                        &number,
+                                        &note,
+                                        &reason))
+        << reason;
+    return number;
+  };
+  EXPECT_EQ(num_eliminated(kDirections), kPoints);
+  is_constant[0] = 1;
+  EXPECT_EQ(num_eliminated(kDirections), kPoints);
+  std::fill_n(is_constant.begin(), kDirections / 3, 1);
+  EXPECT_EQ(num_eliminated(kDirections), kPoints);
+  std::fill(is_constant.begin(), is_constant.end(), 0);
+  scale_id.back() = 0;
+  EXPECT_EQ(num_eliminated(kDirections - 1), kDirections - 1);
 }
 
 struct Turned {
