@@ -220,7 +220,7 @@ def map_of_directions(num_images):
 
 
 def cost_of_directions(model, options):
-    """Of global positioning, at the scales of least cost."""
+    """The cost of global positioning, at the scales of least cost."""
     cost = 0.0
     for image in model.images.values():
         seen = [p for p in image.points2D if p.has_point3D()]

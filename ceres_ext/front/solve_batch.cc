@@ -165,7 +165,12 @@ bool SolveArrays(const BatchCall& call,
   call.summary->marginals.resize(batch->drop.any() ? batch->num_problems : 0);
   call.summary->covariances.resize(
       batch->covariance_is_wanted.empty() ? 0 : batch->num_problems);
-  // Takes memory, and nothing has been solved yet.
+  // These take memory, and nothing has been solved yet.
+  kernels::HostContext* const context =
+      machines->host_context(call.options.num_threads);
+  std::vector<MarginalMemory>& memory =
+      MemoryOfSmall(machines.get())->of_marginals;
+  memory.resize(std::max<size_t>(memory.size(), context->num_threads()));
   const std::vector<int> num_residuals = call.full_summaries == nullptr
                                              ? std::vector<int>()
                                              : NumResiduals(batch->problem);
@@ -181,11 +186,6 @@ bool SolveArrays(const BatchCall& call,
                &call.summary->problems[i],
                call.full_summary(i));
   });
-  std::vector<MarginalMemory>& memory =
-      MemoryOfSmall(machines.get())->of_marginals;
-  kernels::HostContext* const context =
-      machines->host_context(call.options.num_threads);
-  memory.resize(std::max<size_t>(memory.size(), context->num_threads()));
   ForEach(context,
           static_cast<int64_t>(call.summary->marginals.size()),
           [&](int64_t i, int slot) {

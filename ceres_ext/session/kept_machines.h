@@ -158,7 +158,7 @@ class KeptMachines {
   // alive, works on a stream of the caller's or has a limit of memory, of its
   // memory all but max_bytes, and the host's if there is more of it.
   void Rest(int64_t max_bytes);
-  // That of small problems (small/lane.h), or null.
+  // Small problems have it (small/lane.h), or it is null.
   std::unique_ptr<KeptMemory> of_small;
   // True if there may be a next session.
   bool is_for_several = false;

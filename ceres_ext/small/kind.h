@@ -87,7 +87,7 @@ class SmallKind {
 class SmallWorkspace {
  public:
   virtual ~SmallWorkspace() = default;
-  // Of what grows with a problem.
+  // The memory that grows with a problem.
   virtual int64_t num_bytes() const = 0;
 
   // The threads that solve one problem together; null: each has its own.

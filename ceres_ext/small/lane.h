@@ -54,7 +54,7 @@ struct SmallMemory final : KeptMemory {
 
   int64_t num_bytes() const override;
 };
-// What the machines have kept, or new.
+// The memory that the machines have kept, or new memory.
 SmallMemory* MemoryOfSmall(KeptMachines* machines);
 
 // Calls function(i, slot) for i in [0, n) on all threads.

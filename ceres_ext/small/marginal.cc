@@ -505,7 +505,7 @@ class Marginalization {
   }
 
   void PlaceRows(const std::vector<size_t>& numbers, const Front& front) {
-    // Of the largest element of each row, in proportion to its column.
+    // The largest element of each row, in proportion to its column.
     std::vector<double> sizes(front.num_rows, 0.0);
     double* size = sizes.data();
     for (const size_t g : numbers) {
@@ -686,7 +686,7 @@ class Marginalization {
   std::vector<std::vector<size_t>> groups_of_;  // of dropped blocks
   std::vector<double>& front_values_;
   std::vector<int64_t> begin_;
-  // Of the row that is evaluated.
+  // The row that is evaluated.
   CeresRow evaluation_;
   FirstEstimates estimates_;
   std::vector<int32_t> row_places_;

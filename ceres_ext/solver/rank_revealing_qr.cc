@@ -121,7 +121,7 @@ int64_t EliminateColumns(int64_t num_rows,
                          std::vector<int64_t>* order) {
   order->resize(num_pivots);
   std::iota(order->begin(), order->end(), 0);
-  // Of what is left of each column.
+  // Each is of what is left of a column.
   std::vector<double> squares(num_columns);
   SumSquares(num_rows, num_pivots, a, squares.data());
   int64_t rank = 0;

@@ -918,11 +918,11 @@ TEST(PoseWindows, KeepBadProblemsToThemselves) {
   PoseBatch<EigenCase> batch(&cases);
   BatchSummary summary;
   ASSERT_TRUE(SolveBatch(SomeOptions(), OnMachine(), &batch.batch, &summary));
+  const bool is_on_host = summary.device.rfind("host", 0) == 0;
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
     const ProblemSummary& ours = summary.problems[i];
-    EXPECT_EQ(ours.IsSolvedWhole(),
-              i == 0 || i >= 6 || (i == 5 && OnMachine().device == DEVICE_HOST))
+    EXPECT_EQ(ours.IsSolvedWhole(), i == 0 || i >= 6 || (i == 5 && is_on_host))
         << ours.path_reason;
     if (i >= 1 && i <= 3) {
       EXPECT_EQ(ours.termination_type, ceres::FAILURE);
@@ -938,7 +938,7 @@ TEST(PoseWindows, KeepBadProblemsToThemselves) {
   }
   // The host solves it as a window.
   EXPECT_EQ(summary.problems[5].path_reason.find("twice") != std::string::npos,
-            OnMachine().device == DEVICE_CUDA);
+            !is_on_host);
 }
 
 TEST(PoseWindows, SayWhyAProblemIsNone) {

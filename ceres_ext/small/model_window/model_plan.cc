@@ -838,31 +838,21 @@ class ModelPlanner {
   template <typename Function>
   void ForEachPair(const Part* parts, int n, const Function& function) {
     const int ne = num_eliminated();
+    const int nf = num_others();
     for (int p = 0; p < n; ++p) {
-      if (parts[p].block < ne) {
-        function(&plan_.diagonal_cells[parts[p].block], parts[p], parts[p]);
-        const int32_t* const cells =
-            eliminated_cell_.data() + int64_t{parts[p].block} * num_others();
-        for (int q = 0; q < n; ++q) {
-          if (q != p) {
-            function(&plan_.eliminated_cells[cells[parts[q].block - ne]],
-                     parts[p],
-                     parts[q]);
-          }
-        }
-        continue;
-      }
       for (int q = 0; q <= p; ++q) {
-        if (parts[q].block < ne) {
-          continue;
-        }
         const bool is_before = parts[q].block <= parts[p].block;
-        const Part& a = is_before ? parts[p] : parts[q];
-        const Part& b = is_before ? parts[q] : parts[p];
-        function(
-            &plan_.cells[cell_[(a.block - ne) * num_others() + b.block - ne]],
-            a,
-            b);
+        const Part& a = parts[is_before ? q : p];
+        const Part& b = parts[is_before ? p : q];
+        const int f = b.block - ne;
+        if (f < 0) {
+          function(&plan_.diagonal_cells[b.block], a, b);
+        } else if (a.block < ne) {
+          const int64_t k = int64_t{a.block} * nf + f;
+          function(&plan_.eliminated_cells[eliminated_cell_[k]], a, b);
+        } else {
+          function(&plan_.cells[cell_[f * nf + a.block - ne]], b, a);
+        }
       }
     }
   }

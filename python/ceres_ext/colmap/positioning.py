@@ -15,12 +15,12 @@ if typing.TYPE_CHECKING:
     from .._ceres_ext import OptionValues
 
 # COLMAP's constants: half the size of the cube of random positions, the least scale
-# of a direction, the weight of cameras of unknown focal length, and its options of
-# ceres::Solver.
+# of a direction, and the weight of cameras of unknown focal length.
 _HALF_SIZE = 100.0
 _MIN_SCALE = 1e-5
 _UNCALIBRATED_WEIGHT = 0.5
-_SOLVER: OptionValues = {"max_num_iterations": 100, "function_tolerance": 1e-7}
+# Steps are cheap, and maps of 1,000 images need more than COLMAP's 100.
+_SOLVER: OptionValues = {"max_num_iterations": 200, "function_tolerance": 1e-7}
 
 
 _Kind = typing.Literal["DirectionError", "RigDirectionError", "SensorDirectionError"]
