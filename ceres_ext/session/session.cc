@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "ceres_ext/base/scoped_seconds.h"
@@ -72,7 +73,10 @@ Status Session<Machine>::Setup(const SolvePlan& plan,
           ranks_->Reserve(problem_.blocks().f.num_values()));
     }
     bool page_locks = false;
-    std::optional<kernels::EndOfPageLocks> end;
+    // A build without CUDA does not link its destructor.
+    using EndOfPageLocks =
+        std::conditional_t<kIsHost<Machine>, NoDevice, kernels::EndOfPageLocks>;
+    [[maybe_unused]] std::optional<EndOfPageLocks> end;
     if constexpr (!kIsHost<Machine>) {
       end.emplace(machine_->context());
     }
