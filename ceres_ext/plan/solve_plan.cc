@@ -118,7 +118,11 @@ std::string WhyNoDevice(const PlanRequest& request,
            std::to_string(kMaxInvertedColumns);
   }
   std::string why = machines.WhyNoDevice();
-  return why.empty() && IsFactorized(request.solver_options.linear_solver_type)
+  // Windows and fits factorise by themselves.
+  const bool needs_library =
+      request.purpose != Purpose::kSmall &&
+      IsFactorized(request.solver_options.linear_solver_type);
+  return why.empty() && needs_library
              ? machines.WhyNoFactorization(request.options.schur_factorization)
              : why;
 }

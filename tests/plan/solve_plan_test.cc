@@ -138,6 +138,10 @@ TEST_F(SolvePlanTest, ChoosesTheDeviceOfSmallProblems) {
   rows_.num_other_rows = 1;
   options().device = DEVICE_CUDA;
   EXPECT_TRUE(Plan().on_device);
+  // They need no library.
+  request_.solver_options.linear_solver_type = ceres::DENSE_SCHUR;
+  facts_.why_no_factorization = "cuSOLVER is missing";
+  EXPECT_TRUE(Plan().on_device);
   facts_.no_device = "there is none";
   EXPECT_EQ(Plan().why_host, "there is none");
   options().fallback = FALLBACK_REFUSE;
