@@ -197,7 +197,8 @@ class ArrayRows final : public ProblemRows {
   const Parameters& parameters(int i) const {
     return problem_->parameters()[i];
   }
-  // True if it has one column and as many blocks that vary as rows name one.
+  // True if it has one column and as many blocks, constant ones among them, as
+  // rows name one.
   bool IsPrivate(int array) const;
   const Group& GroupOf(int64_t row) const;
   static LossOfRow LossOf(const Residuals& residuals, int64_t k);

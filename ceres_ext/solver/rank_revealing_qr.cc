@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "ceres_ext/solver/dense_least_squares.h"
 #include "cuda_kernels/base/simd.h"
 
 namespace ceres_ext::solver {
@@ -14,50 +15,15 @@ namespace {
 using kernels::kSimdLanes;
 using kernels::SimdDoubles;
 
-// |column|^2 of each column.
-CERES_EXT_SIMD_CLONES void SumSquares(int64_t num_rows,
-                                      int64_t num_columns,
-                                      const double* a,
-                                      double* squares) {
-  for (int64_t j = 0; j < num_columns; ++j, a += num_rows) {
-    SimdDoubles sums = {};
-    int64_t i = 0;
-    for (; i + kSimdLanes <= num_rows; i += kSimdLanes) {
-      const SimdDoubles x = *reinterpret_cast<const SimdDoubles*>(a + i);
-      sums += x * x;
-    }
-    double sum = 0.0;
-    for (int k = 0; k < kSimdLanes; ++k) {
-      sum += sums[k];
-    }
-    for (; i < num_rows; ++i) {
-      sum += a[i] * a[i];
-    }
-    squares[j] = sum;
-  }
-}
-
-// Makes H = I - v v' / v_0 with H a = y e_0, v over a; returns y, which is
-// -sign(a_0) |a|. squared_norm: |a|^2, more than zero.
-CERES_EXT_SIMD_CLONES double MakeReflector(int64_t n,
-                                           double squared_norm,
-                                           double* a) {
-  const double norm = std::copysign(std::sqrt(squared_norm), a[0]);
-  for (int64_t i = 0; i < n; ++i) {
-    a[i] /= norm;
-  }
-  a[0] += 1.0;
-  return -norm;
-}
-
-// column = H column, of columns num_rows apart, and |column|^2 without its
-// first element. kN columns at a time read v once.
-CERES_EXT_SIMD_CLONES void Reflect(int64_t n,
-                                   const double* v,
-                                   int64_t num_rows,
-                                   int64_t num_columns,
-                                   double* a,
-                                   double* squares) {
+// Reflect (dense_least_squares.h) of columns num_rows apart, and |column|^2 of
+// what is left of each without its first element. kN columns at a time read v
+// once.
+CERES_EXT_SIMD_CLONES void ReflectColumns(int64_t n,
+                                          const double* v,
+                                          int64_t num_rows,
+                                          int64_t num_columns,
+                                          double* a,
+                                          double* squares) {
   constexpr int kN = 4;
   const int64_t end = 1 + (n - 1) / kSimdLanes * kSimdLanes;
   for (int64_t j = 0; j < num_columns; j += kN, a += kN * num_rows) {
@@ -123,7 +89,10 @@ int64_t EliminateColumns(int64_t num_rows,
   std::iota(order->begin(), order->end(), 0);
   // Each is of what is left of a column.
   std::vector<double> squares(num_columns);
-  SumSquares(num_rows, num_pivots, a, squares.data());
+  for (int64_t j = 0; j < num_pivots; ++j) {
+    const double* const column = a + num_rows * j;
+    squares[j] = DotProduct(num_rows, column, column);
+  }
   int64_t rank = 0;
   for (; rank < std::min(num_rows, num_pivots); ++rank) {
     int64_t best = -1;
@@ -151,12 +120,12 @@ int64_t EliminateColumns(int64_t num_rows,
     const int64_t n = num_rows - rank;
     double* const v = a + num_rows * rank + rank;
     const double diagonal = MakeReflector(n, squares[rank], v);
-    Reflect(n,
-            v,
-            num_rows,
-            num_columns - rank - 1,
-            v + num_rows,
-            squares.data() + rank + 1);
+    ReflectColumns(n,
+                   v,
+                   num_rows,
+                   num_columns - rank - 1,
+                   v + num_rows,
+                   squares.data() + rank + 1);
     v[0] = diagonal;
     std::fill(v + 1, v + n, 0.0);
   }

@@ -107,8 +107,7 @@ TEST(RankRevealingQr, FindsTheRankWhateverTheUnits) {
   EXPECT_EQ(Check(zero, 3), 1);
 }
 
-// The first pivot is the column that is independent, and rows that are large
-// change the others by their rounding alone.
+// Rows that are large change the others by their rounding alone.
 TEST(RankRevealingQr, SmallRowsKeepTheirDigitsBelowLargeOnes) {
   std::mt19937 random(3);
   Eigen::MatrixXd a = RandomMatrix(20, 4, &random);
