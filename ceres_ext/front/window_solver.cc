@@ -35,8 +35,8 @@ using Ticket = WindowSolver::Ticket;
 
 // A submission in flight.
 struct Submission {
-  explicit Submission(const ceres::Solver::Options& options)
-      : region_options(OptionsOfRegion(options, &stop, 0.0)) {}
+  Submission(const Options& ext_options, const ceres::Solver::Options& options)
+      : region_options(OptionsOfRegion(ext_options, options, &stop, 0.0)) {}
 
   Ticket ticket = 0;  // 0: free
   int32_t stop = 0;
@@ -93,7 +93,8 @@ class WindowSolver::Impl {
   bool Setup(std::string* error) {
     submissions_.reserve(capacity_.num_submissions);
     for (int s = 0; s < capacity_.num_submissions; ++s) {
-      auto submission = std::make_unique<Submission>(options_);
+      auto submission =
+          std::make_unique<Submission>(options_of_others_, options_);
       submission->summary.problems.reserve(capacity_.num_problems);
       submission->tasks.reserve(capacity_.num_problems);
       submission->lane = queue_.AddLane(&submission->region_options);

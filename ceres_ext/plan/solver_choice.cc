@@ -50,9 +50,6 @@ std::string WhyNotSmall(const Options& options,
           : options.linear_solver != LINEAR_SOLVER_AUTO) {
     return "the linear solver is iterative";
   }
-  if (options.precision != PRECISION_DOUBLE) {
-    return "windows and fits are solved in double precision";
-  }
   if (solver_options.use_nonmonotonic_steps) {
     return "use_nonmonotonic_steps is true";
   }

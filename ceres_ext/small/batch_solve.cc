@@ -45,8 +45,10 @@ class BatchSolve {
              const ProblemBatch& batch,
              KeptMachines* machines)
       : call_(call),
-        region_options_(OptionsOfRegion(
-            call.options, call.stop_value(), call.clock.seconds())),
+        region_options_(OptionsOfRegion(call.ext_options,
+                                        call.options,
+                                        call.stop_value(),
+                                        call.clock.seconds())),
         batch_(batch),
         context_(machines->host_context(call.options.num_threads)),
         queue_(call.ext_options,

@@ -123,7 +123,8 @@ void SummarizeInFull(const ProblemSummary& summary,
       summary.solved_as == SOLVED_AS_WINDOW ? "window" : "fit";
   full.path_reason = "solved as a " + kind + " of a batch";
   full.device = device;
-  full.method = kind + ", exact steps (double)";
+  full.method =
+      kind + ", exact steps (" + (size.is_mixed ? "mixed" : "double") + ")";
 }
 
 double BatchSummary::LatencyPercentile(double percent) const {

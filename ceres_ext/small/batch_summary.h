@@ -29,6 +29,7 @@ struct ReducedSize {
   int num_residual_blocks = 0;
   int num_residuals = 0;
   bool is_constrained = false;
+  bool is_mixed = false;  // solved in mixed precision
   ceres::LinearSolverType linear_solver_type = ceres::DENSE_SCHUR;
 };
 

@@ -15,11 +15,13 @@
 
 namespace ceres_ext {
 
-LoopOptions OptionsOfRegion(const ceres::Solver::Options& options,
+LoopOptions OptionsOfRegion(const Options& ext_options,
+                            const ceres::Solver::Options& options,
                             const int32_t* stop,
                             double seconds) {
   LoopOptions region;
   region.stop = stop;
+  region.is_mixed = ext_options.precision == PRECISION_MIXED;
   region.max_num_iterations = options.max_num_iterations;
   region.max_num_consecutive_invalid_steps =
       options.max_num_consecutive_invalid_steps;

@@ -35,7 +35,8 @@ struct SmallBytes {
 
 // The loop of each problem. stop: TrustRegionOptions::stop. seconds: passed
 // since the call.
-LoopOptions OptionsOfRegion(const ceres::Solver::Options& options,
+LoopOptions OptionsOfRegion(const Options& ext_options,
+                            const ceres::Solver::Options& options,
                             const int32_t* stop,
                             double seconds);
 

@@ -44,6 +44,8 @@ struct StepSearchOptions {
 // which saves shared memory of a device.
 struct LoopOptions : TrustRegionOptions {
   StepSearchOptions search;
+  // A device keeps the rows of windows in float.
+  bool is_mixed = false;
   // These are for windows of any model alone.
   DoglegType dogleg = DoglegType::kNone;
   // The limit of time; DBL_MAX: there is none. The host's begins at `begin`, in

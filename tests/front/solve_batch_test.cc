@@ -183,6 +183,22 @@ TEST(SolveBatch, EndsAsCeresForEachReason) {
   ExpectAsCeres(cases, nullptr, options);
 }
 
+TEST(SolveBatch, MixedPrecisionEndsAtTheCostOfDouble) {
+  ceres::HuberLoss huber(0.5);
+  for (const int camera_size : {9, 10}) {
+    SCOPED_TRACE(camera_size);
+    std::vector<Case> cases = SomeCases(camera_size);
+    // S in main memory.
+    cases.push_back(MakeCase(30, 300, 5, camera_size, 50));
+    cases.back().camera_is_constant[0] = 1;
+    // No camera holds the gauge.
+    cases.push_back(MakeCase(10, 200, 5, camera_size, 51));
+    ExpectMixedAsDouble(
+        [&] { return std::make_unique<Batch>(cases, nullptr); });
+    ExpectMixedAsDouble([&] { return std::make_unique<Batch>(cases, &huber); });
+  }
+}
+
 // The bits of a window are those that it has alone, wherever in a batch it is
 // and however many threads there are.
 // On a device one window alone is solved by a cluster of blocks, and of many

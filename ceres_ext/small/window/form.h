@@ -14,10 +14,10 @@ namespace ceres_ext {
 namespace window {
 
 template <typename W>
-CERES_EXT_WINDOW void LoadColumn(const double* row,
+CERES_EXT_WINDOW void LoadColumn(const typename W::Real* row,
                                  int c,
-                                 double* x0,
-                                 double* x1) {
+                                 typename W::Real* x0,
+                                 typename W::Real* x1) {
   if constexpr (W::Team::kLoadsPairs) {
     W::Team::LoadPair(row + 2 * c, x0, x1);
   } else {
@@ -29,36 +29,36 @@ CERES_EXT_WINDOW void LoadColumn(const double* row,
 // sum += Jc_i' (I - A_i A_j') Jc_j of a point, rows kTall a ... and columns
 // kTile b ...; without I where the cameras differ. y0 and y1 have zeros
 // behind kTile.
-template <typename W>
-CERES_EXT_WINDOW void AddPoint(const double* row_i,
-                               const double* row_j,
-                               double same,
+template <typename W, typename T = typename W::Real>
+CERES_EXT_WINDOW void AddPoint(const T* row_i,
+                               const T* row_j,
+                               T same,
                                int a,
                                int b,
-                               double* y0,
-                               double* y1,
-                               double* sum) {
-  double ai[6];
-  double aj[6];
+                               T* y0,
+                               T* y1,
+                               T* sum) {
+  T ai[6];
+  T aj[6];
   for (int e = 0; e < 6; e += 2) {
     W::Team::LoadPair(row_i + W::kPointJacobian + e, ai + e, ai + e + 1);
     W::Team::LoadPair(row_j + W::kPointJacobian + e, aj + e, aj + e + 1);
   }
-  const double m00 = same - ai[0] * aj[0] - ai[1] * aj[1] - ai[2] * aj[2];
-  const double m01 = -ai[0] * aj[3] - ai[1] * aj[4] - ai[2] * aj[5];
-  const double m10 = -ai[3] * aj[0] - ai[4] * aj[1] - ai[5] * aj[2];
-  const double m11 = same - ai[3] * aj[3] - ai[4] * aj[4] - ai[5] * aj[5];
+  const T m00 = same - ai[0] * aj[0] - ai[1] * aj[1] - ai[2] * aj[2];
+  const T m01 = -ai[0] * aj[3] - ai[1] * aj[4] - ai[2] * aj[5];
+  const T m10 = -ai[3] * aj[0] - ai[4] * aj[1] - ai[5] * aj[2];
+  const T m11 = same - ai[3] * aj[3] - ai[4] * aj[4] - ai[5] * aj[5];
   for (int c = 0; c < W::kTile; ++c) {
-    double j0;
-    double j1;
+    T j0;
+    T j1;
     LoadColumn<W>(row_j, W::kTile * b + c, &j0, &j1);
     y0[c] = m00 * j0 + m01 * j1;
     y1[c] = m10 * j0 + m11 * j1;
   }
   CERES_EXT_WINDOW_UNROLL
   for (int r = 0; r < W::kTall; ++r) {
-    double x0;
-    double x1;
+    T x0;
+    T x1;
     LoadColumn<W>(row_i, W::kTall * a + r, &x0, &x1);
     for (int c = 0; c < W::kWidth; ++c) {
       sum[W::kWidth * r + c] += x0 * y0[c];
@@ -131,11 +131,12 @@ CERES_EXT_WINDOW void AddTile(
   const bool is_tile =
       t < num_tiles &&
       (tile.i != tile.j || W::kTile * tile.b < W::kTall * (tile.a + 1));
-  double sum[W::kTall * W::kWidth] = {};
-  double y0[W::kWidth] = {};
-  double y1[W::kWidth] = {};
-  const double same = tile.i == tile.j ? 1.0 : 0.0;
-  const double* const rows = W::Team::Own(w.rows);
+  using T = typename W::Real;
+  T sum[W::kTall * W::kWidth] = {};
+  T y0[W::kWidth] = {};
+  T y1[W::kWidth] = {};
+  const T same = tile.i == tile.j ? T(1) : T(0);
+  const T* const rows = W::Team::Own(w.rows);
   const uint64_t* masks = W::Team::Own(w.masks);
   const uint16_t* of_i = W::Team::Own(w.table) + w.chunk_points * tile.i;
   const uint16_t* of_j = W::Team::Own(w.table) + w.chunk_points * tile.j;
@@ -163,7 +164,7 @@ CERES_EXT_WINDOW void AddTile(
           for (uint16_t l = of_j[p]; l != kNoRow; l = EarlierRow(w, l)) {
             AddPoint<W>(rows + W::kRow * k,
                         rows + W::kRow * l,
-                        k == l ? same : 0.0,
+                        k == l ? same : T(0),
                         tile.a,
                         tile.b,
                         y0,
@@ -191,7 +192,7 @@ CERES_EXT_WINDOW void AddTile(
     double* const to = schur + At(r0 + r, c0);
     for (int c = 0; c < W::kTile; ++c) {
       if (c0 + c <= r0 + r) {
-        const double value = sum[W::kWidth * r + c];
+        const auto value = static_cast<double>(sum[W::kWidth * r + c]);
         to[c] = w.is_shared ? value : to[c] + value;
       }
     }
@@ -205,7 +206,8 @@ CERES_EXT_WINDOW void AddVectors(
     W& w, int t, int num_vectors, int slice, int num_slices, const Target& to) {
   const int i = (t < num_vectors ? t : 0) / W::kSide;
   const int a = t % W::kSide;
-  double sum[3 * W::kTile] = {};
+  using T = typename W::Real;
+  T sum[3 * W::kTile] = {};
   for (int word = 0; t < num_vectors && word < w.counts.chunk_words; ++word) {
     const uint16_t* const of_i =
         W::Team::Own(w.table) + w.chunk_points * i + kWordPoints * word;
@@ -216,10 +218,10 @@ CERES_EXT_WINDOW void AddVectors(
     for (; points != 0; points &= points - 1) {
       for (uint16_t k = of_i[W::Team::FirstBit(points)]; k != kNoRow;
            k = EarlierRow(w, k)) {
-        const double* const row = W::Team::Own(w.rows) + W::kRow * k;
+        const T* const row = W::Team::Own(w.rows) + W::kRow * k;
         for (int r = 0; r < W::kTile; ++r) {
-          double x0;
-          double x1;
+          T x0;
+          T x1;
           LoadColumn<W>(row, W::kTile * a + r, &x0, &x1);
           sum[r] += x0 * row[W::kReduced] + x1 * row[W::kReduced + 1];
           sum[W::kTile + r] +=
@@ -239,13 +241,13 @@ CERES_EXT_WINDOW void AddVectors(
   for (int r = 0; r < W::kTile; ++r) {
     const int c = W::kColumns * i + W::kTile * a + r;
     if (w.is_shared) {
-      to.right_hand_side[c] = sum[r];
-      to.gradient[c] = sum[W::kTile + r];
-      to.squared_norms[c] = sum[2 * W::kTile + r];
+      to.right_hand_side[c] = static_cast<double>(sum[r]);
+      to.gradient[c] = static_cast<double>(sum[W::kTile + r]);
+      to.squared_norms[c] = static_cast<double>(sum[2 * W::kTile + r]);
     } else {
-      to.right_hand_side[c] -= sum[r];
-      to.gradient[c] += sum[W::kTile + r];
-      to.squared_norms[c] += sum[2 * W::kTile + r];
+      to.right_hand_side[c] -= static_cast<double>(sum[r]);
+      to.gradient[c] += static_cast<double>(sum[W::kTile + r]);
+      to.squared_norms[c] += static_cast<double>(sum[2 * W::kTile + r]);
     }
   }
 }

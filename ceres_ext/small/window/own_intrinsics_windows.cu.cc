@@ -6,8 +6,8 @@
 
 namespace ceres_ext {
 
-WindowKernel OwnIntrinsicsWindowKernel() {
-  return &SolveWindowsKernel<OwnIntrinsicsRows>;
+WindowKernel OwnIntrinsicsWindowKernel(bool is_mixed) {
+  return WindowKernelOf<OwnIntrinsicsRows>(is_mixed);
 }
 
 }  // namespace ceres_ext

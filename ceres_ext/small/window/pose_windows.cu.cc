@@ -7,6 +7,8 @@
 
 namespace ceres_ext {
 
-WindowKernel PoseWindowKernel() { return &SolveWindowsKernel<PoseRows>; }
+WindowKernel PoseWindowKernel(bool is_mixed) {
+  return WindowKernelOf<PoseRows>(is_mixed);
+}
 
 }  // namespace ceres_ext

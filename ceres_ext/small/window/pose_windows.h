@@ -32,8 +32,8 @@ void RunOwnIntrinsicsWindow(const WindowRecord& record,
                             HostTeam* team);
 
 // In a build with CUDA.
-WindowKernel PoseWindowKernel();
-WindowKernel OwnIntrinsicsWindowKernel();
+WindowKernel PoseWindowKernel(bool is_mixed);
+WindowKernel OwnIntrinsicsWindowKernel(bool is_mixed);
 
 }  // namespace ceres_ext
 

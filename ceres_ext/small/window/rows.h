@@ -63,7 +63,11 @@ CERES_EXT_WINDOW void Prepare(W& w) {
 // Writes row k's residual and Jacobians to its place in the chunk, and its
 // cost to *cost. False if a value is not finite.
 template <typename W>
-CERES_EXT_WINDOW bool EvaluateRow(W& w, int k, double* row, double* cost) {
+CERES_EXT_WINDOW bool EvaluateRow(W& w,
+                                  int k,
+                                  typename W::Real* row,
+                                  double* cost) {
+  using T = typename W::Real;
   const int camera = w.camera[k];
   const int point = w.point[k];
   const typename W::State& state = w.StateOf(camera);
@@ -106,15 +110,15 @@ CERES_EXT_WINDOW bool EvaluateRow(W& w, int k, double* row, double* cost) {
   }
   for (int i = 0; i < 2; ++i) {
     for (int c = 0; c < W::kColumns; ++c) {
-      row[W::Place(i, c)] = jacobian[W::kColumns * i + c];
+      row[W::Place(i, c)] = static_cast<T>(jacobian[W::kColumns * i + c]);
     }
   }
   for (int e = 0; e < 6; ++e) {
-    row[W::kPointJacobian + e] = by_point[e];
+    row[W::kPointJacobian + e] = static_cast<T>(by_point[e]);
   }
   for (int i = 0; i < 2; ++i) {
-    row[W::kResidual + i] = r[i];
-    row[W::kReduced + i] = r[i];
+    row[W::kResidual + i] = static_cast<T>(r[i]);
+    row[W::kReduced + i] = static_cast<T>(r[i]);
   }
   return is_finite;
 }
@@ -126,15 +130,19 @@ CERES_EXT_WINDOW bool FactorizePoint(W& w,
                                      int p,
                                      int num_rows,
                                      bool is_first,
-                                     const double* row,
+                                     const typename W::Real* row,
                                      double* factor,
                                      double* gradient_max) {
   double v[6] = {};
   double g[3] = {};
   for (int k = 0; k < num_rows; ++k) {
     for (int i = 0; i < 2; ++i) {
-      const double* const j = row + W::kRow * k + W::kPointJacobian + 3 * i;
-      const double r = row[W::kRow * k + W::kResidual + i];
+      const auto* const of_row = row + W::kRow * k;
+      double j[3];
+      for (int a = 0; a < 3; ++a) {
+        j[a] = static_cast<double>(of_row[W::kPointJacobian + 3 * i + a]);
+      }
+      const auto r = static_cast<double>(of_row[W::kResidual + i]);
       v[0] += j[0] * j[0];
       v[1] += j[1] * j[0];
       v[2] += j[1] * j[1];
@@ -186,19 +194,20 @@ CERES_EXT_WINDOW bool FactorizePoint(W& w,
 }
 
 // Replaces Jp by A and computes r', with the result of FactorizePoint.
-template <typename W>
-CERES_EXT_WINDOW void EliminateFromRow(const double* factor, double* row) {
+template <typename W, typename T = typename W::Real>
+CERES_EXT_WINDOW void EliminateFromRow(const double* factor, T* row) {
   for (int i = 0; i < 2; ++i) {
     double a[3];
     for (int e = 0; e < 3; ++e) {
-      a[e] = row[W::kPointJacobian + 3 * i + e];
+      a[e] = static_cast<double>(row[W::kPointJacobian + 3 * i + e]);
     }
     LowerSolve(factor, a);
     for (int e = 0; e < 3; ++e) {
-      row[W::kPointJacobian + 3 * i + e] = a[e];
+      row[W::kPointJacobian + 3 * i + e] = static_cast<T>(a[e]);
     }
-    row[W::kReduced + i] = row[W::kResidual + i] - a[0] * factor[6] -
-                           a[1] * factor[7] - a[2] * factor[8];
+    row[W::kReduced + i] =
+        static_cast<T>(static_cast<double>(row[W::kResidual + i]) -
+                       a[0] * factor[6] - a[1] * factor[7] - a[2] * factor[8]);
   }
 }
 

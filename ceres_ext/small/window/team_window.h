@@ -63,6 +63,7 @@ template <typename RowsIn, typename TeamIn>
 struct TeamWindow : Window {
   using Rows = RowsIn;
   using Team = TeamIn;
+  using Real = typename Team::Real;
   using State = typename Rows::State;
   using Projection = typename Rows::Projection;
   static_assert(sizeof(State) == TeamLayout::kState * sizeof(double),
@@ -132,7 +133,7 @@ struct TeamWindow : Window {
     behind = reinterpret_cast<uint8_t*>(memory + at.behind);
     table = reinterpret_cast<uint16_t*>(memory + at.table);
     factors = memory + at.factors;
-    rows = memory + at.rows;
+    rows = reinterpret_cast<Real*>(memory + at.rows);
     new_states = reinterpret_cast<State*>(memory + at.new_states);
     local_steps = memory + at.local_steps;
     values = memory + at.values;
@@ -287,7 +288,7 @@ struct TeamWindow : Window {
   uint8_t* behind;  // cameras behind a panel
   uint16_t* table;
   double* factors;
-  double* rows;
+  Real* rows;
   State* new_states;
   double* local_steps;
   double* values;  // of the right-hand side, replaced by the step

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <new>
+#include <type_traits>
 
 #include "ceres_ext/small/window/loop.h"
 #include "ceres_ext/small/window/window_cuda.h"
@@ -18,9 +19,11 @@ namespace ceres_ext {
 inline constexpr int kMaxWindowThreads = 512;
 
 // A thread block of whole warps, or a cluster of thread blocks, with data in
-// shared memory.
+// shared memory. RealIn: the type of the rows of a chunk.
+template <typename RealIn>
 class BlockTeam {
  public:
+  using Real = RealIn;
   template <int kColumns>
   static constexpr int kTile = kColumns == 10 ? 5 : 3;
   template <int kTile>
@@ -71,8 +74,10 @@ class BlockTeam {
   }
 
   static constexpr bool kLoadsPairs = true;
-  __device__ static void LoadPair(const double* from, double* x, double* y) {
-    const double2 pair = *reinterpret_cast<const double2*>(from);
+  template <typename T>
+  __device__ static void LoadPair(const T* from, T* x, T* y) {
+    using Pair = std::conditional_t<sizeof(T) == 8, double2, float2>;
+    const Pair pair = *reinterpret_cast<const Pair*>(from);
     *x = pair.x;
     *y = pair.y;
   }
@@ -124,8 +129,8 @@ class BlockTeam {
   }
 
   // Sums over num_slices neighbours, a power of 2, by a tree; valid in each.
-  template <int n>
-  __device__ static void SumSlices(double (&values)[n], int num_slices) {
+  template <typename T, int n>
+  __device__ static void SumSlices(T (&values)[n], int num_slices) {
     for (int offset = num_slices / 2; offset > 0; offset /= 2) {
 #pragma unroll
       for (int i = 0; i < n; ++i) {
@@ -222,30 +227,31 @@ class BlockTeam {
 // registers.
 template <typename Solve>
 struct Head {
-  alignas(8) unsigned char team[sizeof(BlockTeam)];
+  alignas(8) unsigned char team[sizeof(typename Solve::Team)];
   alignas(8) unsigned char solve[sizeof(Solve)];
 };
 
 // Mapping: a block, or a cluster of blocks, solves a window and takes the next.
 // Only the number of the next window comes from an atomic, so a window's result
 // does not depend on which blocks solve it, nor on how many.
-template <typename Rows>
+template <typename Rows, typename Real>
 __global__ void
 #ifdef __CUDACC__
 __launch_bounds__(kMaxWindowThreads)
 #endif
     SolveWindowsKernel(SolveWindowsParams params) {
-  using Solve = window::TeamWindow<Rows, BlockTeam>;
+  using Team = BlockTeam<Real>;
+  using Solve = window::TeamWindow<Rows, Team>;
   static_assert(sizeof(Head<Solve>) <= kHeadBytes, "room for the head");
   CERES_EXT_DYNAMIC_SHARED(memory);
   auto* const head = reinterpret_cast<Head<Solve>*>(memory);
-  auto* const team = reinterpret_cast<BlockTeam*>(head->team);
+  auto* const team = reinterpret_cast<Team*>(head->team);
   auto* const solve = reinterpret_cast<Solve*>(head->solve);
   double* const scratch =
       params.scratch +
       params.scratch_size * (blockIdx.x / kernels::ClusterSize());
   if (threadIdx.x == 0) {
-    new (team) BlockTeam(scratch);
+    new (team) Team(scratch);
   }
   // Without a barrier the compiler would thread this condition into another
   // one of the loop, and thread 0 would come to the loop's barriers by itself.
@@ -274,6 +280,14 @@ __launch_bounds__(kMaxWindowThreads)
     __syncthreads();
     window::Run(*solve, params.options);
   }
+}
+
+// In mixed precision the rows of a chunk are of float, and so are the sums over
+// a chunk.
+template <typename Rows>
+WindowKernel WindowKernelOf(bool is_mixed) {
+  return is_mixed ? &SolveWindowsKernel<Rows, float>
+                  : &SolveWindowsKernel<Rows, double>;
 }
 
 }  // namespace ceres_ext

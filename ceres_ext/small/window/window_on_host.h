@@ -28,6 +28,7 @@ struct HostMeeting {
 // One thread. Several that solve a window are blocks of one thread each.
 class HostTeam {
  public:
+  using Real = double;
   // rows: memory of all rows of the window. *meeting outlives the object.
   HostTeam(int block, int num_blocks, double* rows, HostMeeting* meeting)
       : block_(block),
