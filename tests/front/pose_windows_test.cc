@@ -131,36 +131,6 @@ void ExpectRotationAsCeres(ceres::Manifold* manifold) {
   ExpectAsCeres(cases, SomeOptions());
 }
 
-template <typename Case>
-void ExpectMixedPosesAsDouble(std::vector<Case> cases) {
-  struct Copy {
-    explicit Copy(const std::vector<Case>& from)
-        : cases(from), of_cases(&cases), batch(of_cases.batch) {}
-    std::vector<double> ValuesOf(int i) {
-      of_cases.CopyTo(i, &cases[i]);
-      std::vector<double> values = cases[i].poses;
-      values.insert(
-          values.end(), cases[i].points.begin(), cases[i].points.end());
-      return values;
-    }
-    std::vector<Case> cases;
-    PoseBatch<Case> of_cases;
-    ProblemBatch& batch;
-  };
-  ExpectMixedAsDouble([&] { return std::make_unique<Copy>(cases); });
-}
-
-TEST(PoseWindows, MixedPrecisionEndsAtTheCostOfDouble) {
-  auto angle_axes = SomePoseCases<PoseCase<AngleAxis>>(nullptr);
-  ExpectMixedPosesAsDouble(angle_axes);
-  LeaveOutPriors(&angle_axes);
-  ExpectMixedPosesAsDouble(angle_axes);
-  EigenPose pose;
-  auto cases = SomePoseCases<EigenCase>(&pose);
-  AddMarginals(&cases);
-  ExpectMixedPosesAsDouble(cases);
-}
-
 TEST(PoseWindows, SolveAsCeresWithAngleAxes) {
   ExpectRotationAsCeres<PoseCase<AngleAxis>>(nullptr);
 }
@@ -211,6 +181,36 @@ void AddMarginals(std::vector<Case>* cases) {
     std::swap(all.front(), all[n / 2]);
     one.AddMarginal(2 + i, all, i % 2 == 0 ? 6 * n : 4 * n + 1, ++seed);
   }
+}
+
+template <typename Case>
+void ExpectMixedPosesAsDouble(std::vector<Case> cases) {
+  struct Copy {
+    explicit Copy(const std::vector<Case>& from)
+        : cases(from), of_cases(&cases), batch(of_cases.batch) {}
+    std::vector<double> ValuesOf(int i) {
+      of_cases.CopyTo(i, &cases[i]);
+      std::vector<double> values = cases[i].poses;
+      values.insert(
+          values.end(), cases[i].points.begin(), cases[i].points.end());
+      return values;
+    }
+    std::vector<Case> cases;
+    PoseBatch<Case> of_cases;
+    ProblemBatch& batch;
+  };
+  ExpectMixedAsDouble([&] { return std::make_unique<Copy>(cases); });
+}
+
+TEST(PoseWindows, MixedPrecisionEndsAtTheCostOfDouble) {
+  auto angle_axes = SomePoseCases<PoseCase<AngleAxis>>(nullptr);
+  ExpectMixedPosesAsDouble(angle_axes);
+  LeaveOutPriors(&angle_axes);
+  ExpectMixedPosesAsDouble(angle_axes);
+  EigenPose pose;
+  auto cases = SomePoseCases<EigenCase>(&pose);
+  AddMarginals(&cases);
+  ExpectMixedPosesAsDouble(cases);
 }
 
 // A list of ceres::Problems, in any order of their residual blocks.
