@@ -44,7 +44,7 @@ struct StepSearchOptions {
 // which saves shared memory of a device.
 struct LoopOptions : TrustRegionOptions {
   StepSearchOptions search;
-  // A device keeps the rows of windows in float.
+  // A device begins windows of poses or of BAL in float (window/loop.h).
   bool is_mixed = false;
   // These are for windows of any model alone.
   DoglegType dogleg = DoglegType::kNone;

@@ -229,10 +229,8 @@ inline std::vector<Case> SomeCases(int camera_size) {
 
 // Solves batches that `make` makes in double and in mixed precision, the latter
 // twice. On the host both are in double. On a device windows in mixed precision
-// end at the same cost after about as many steps: a derivative in float is off
-// by 6e-8 of itself, and the cost at a minimum of this Jacobian by the square
-// of that times the condition of the points' and cameras' normal equations, of
-// some 1e8 at most. Solves end by function_tolerance.
+// end in double, so that the costs differ as those of two solves in double: by
+// what is left in a valley at function_tolerance.
 template <typename MakeBatch>
 void ExpectMixedAsDouble(const MakeBatch& make) {
   ceres::Solver::Options options = SomeOptions();
@@ -281,8 +279,9 @@ void ExpectMixedAsDouble(const MakeBatch& make) {
     EXPECT_NEAR(ours.final_cost,
                 other.final_cost,
                 1e-6 * other.final_cost + 1e-12 * other.initial_cost);
+    // In a long valley more of them differ.
     EXPECT_LE(std::abs(ours.num_successful_steps - other.num_successful_steps),
-              2)
+              2 + other.num_successful_steps / 10)
         << ours.num_successful_steps << " / " << other.num_successful_steps;
   }
 }

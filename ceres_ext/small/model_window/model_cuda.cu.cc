@@ -31,8 +31,6 @@ constexpr int kPartThreads = 256;
 constexpr int64_t kPartBlocks = 1024;
 constexpr int64_t kMostParts = 128;
 
-using ModelTeam = BlockTeam<double>;
-
 // A part of the threads of a grid that have a window, without barriers.
 class PartTeam {
  public:
@@ -49,18 +47,18 @@ class PartTeam {
   __device__ int size() const { return num_parts_ * kPartThreads; }
 
   __device__ static double WarpSum(double value) {
-    return ModelTeam::WarpSum(value);
+    return BlockTeam::WarpSum(value);
   }
   template <int n>
   __device__ static void SumSlices(double (&values)[n], int num_slices) {
-    ModelTeam::SumSlices(values, num_slices);
+    BlockTeam::SumSlices(values, num_slices);
   }
   // Sums over num_slices neighbours, then over the warps of the block in their
   // order.
   template <int n>
   __device__ void SumTurns(double (&values)[n], int num_slices) const {
     static_assert(n * kPartThreads <= kExchange, "room in the exchange");
-    ModelTeam::SumSlices(values, num_slices);
+    BlockTeam::SumSlices(values, num_slices);
     const auto warp = static_cast<int>(threadIdx.x / kWarp);
     const auto lane = static_cast<int>(threadIdx.x % kWarp);
     for (int i = 0; i < n; ++i) {
@@ -94,9 +92,9 @@ struct ModelHead {
   ModelShared shared;
 };
 constexpr int64_t kModelHeadBytes =
-    (sizeof(ModelHead<ModelTeam, false>) + 15) / 16 * 16;
-static_assert(sizeof(ModelHead<ModelTeam, true>) ==
-              sizeof(ModelHead<ModelTeam, false>));
+    (sizeof(ModelHead<BlockTeam, false>) + 15) / 16 * 16;
+static_assert(sizeof(ModelHead<BlockTeam, true>) ==
+              sizeof(ModelHead<BlockTeam, false>));
 // Tables that are read again for each block of F, in front of S if it has room.
 constexpr int64_t kModelTableBytes = 4096;
 constexpr int64_t kModelPartHead =
@@ -105,9 +103,9 @@ constexpr int64_t kModelPartBytes =
     kModelPartHead + PartTeam::kExchange * int64_t{sizeof(double)};
 
 // A block that steps.
-class StepTeam : public ModelTeam {
+class StepTeam : public BlockTeam {
  public:
-  using ModelTeam::ModelTeam;
+  using BlockTeam::BlockTeam;
   // The place of S if it is in shared memory.
   __device__ static double* OwnSchur() {
     CERES_EXT_DYNAMIC_SHARED(memory);
@@ -115,7 +113,7 @@ class StepTeam : public ModelTeam {
                                      kModelTableBytes);
   }
 };
-static_assert(sizeof(StepTeam) == sizeof(ModelTeam));
+static_assert(sizeof(StepTeam) == sizeof(BlockTeam));
 
 // The block's solve, which all threads get.
 template <typename Team, bool kIsDogleg, typename... Arguments>
@@ -182,7 +180,7 @@ __global__ void CERES_EXT_BOUNDS(kJudgeThreads)
   }
   __syncthreads();
   auto* const solve =
-      SetupSolve<ModelTeam, kIsDogleg>(*window, memory, nullptr);
+      SetupSolve<BlockTeam, kIsDogleg>(*window, memory, nullptr);
   solve->Begin(params.options, NanosecondsNow());
 }
 
@@ -196,7 +194,7 @@ __global__ void CERES_EXT_BOUNDS(kJudgeThreads)
   if (window.result->phase != ModelPhase::kCandidate) {
     return;
   }
-  auto* const solve = SetupSolve<ModelTeam, kIsDogleg>(window, memory, nullptr);
+  auto* const solve = SetupSolve<BlockTeam, kIsDogleg>(window, memory, nullptr);
   solve->Judge();
 }
 

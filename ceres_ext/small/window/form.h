@@ -13,11 +13,8 @@
 namespace ceres_ext {
 namespace window {
 
-template <typename W>
-CERES_EXT_WINDOW void LoadColumn(const typename W::Real* row,
-                                 int c,
-                                 typename W::Real* x0,
-                                 typename W::Real* x1) {
+template <typename W, typename T>
+CERES_EXT_WINDOW void LoadColumn(const T* row, int c, T* x0, T* x1) {
   if constexpr (W::Team::kLoadsPairs) {
     W::Team::LoadPair(row + 2 * c, x0, x1);
   } else {
@@ -29,7 +26,7 @@ CERES_EXT_WINDOW void LoadColumn(const typename W::Real* row,
 // sum += Jc_i' (I - A_i A_j') Jc_j of a point, rows kTall a ... and columns
 // kTile b ...; without I where the cameras differ. y0 and y1 have zeros
 // behind kTile.
-template <typename W, typename T = typename W::Real>
+template <typename W, typename T>
 CERES_EXT_WINDOW void AddPoint(const T* row_i,
                                const T* row_j,
                                T same,
@@ -123,7 +120,7 @@ CERES_EXT_WINDOW uint64_t Slice(uint64_t points, int slice, int num_slices) {
 
 // Adds to a tile its sum over the rows of a chunk. num_slices neighbours of a
 // warp share the tile. All threads of the warp call it.
-template <typename W>
+template <typename T, typename W>
 CERES_EXT_WINDOW void AddTile(
     W& w, int t, int num_tiles, int slice, int num_slices, double* schur) {
   const Tile tile = TileOf(w, t < num_tiles ? t : 0);
@@ -131,12 +128,11 @@ CERES_EXT_WINDOW void AddTile(
   const bool is_tile =
       t < num_tiles &&
       (tile.i != tile.j || W::kTile * tile.b < W::kTall * (tile.a + 1));
-  using T = typename W::Real;
   T sum[W::kTall * W::kWidth] = {};
   T y0[W::kWidth] = {};
   T y1[W::kWidth] = {};
   const T same = tile.i == tile.j ? T(1) : T(0);
-  const T* const rows = W::Team::Own(w.rows);
+  const T* const rows = W::Team::Own(reinterpret_cast<T*>(w.rows));
   const uint64_t* masks = W::Team::Own(w.masks);
   const uint16_t* of_i = W::Team::Own(w.table) + w.chunk_points * tile.i;
   const uint16_t* of_j = W::Team::Own(w.table) + w.chunk_points * tile.j;
@@ -201,12 +197,11 @@ CERES_EXT_WINDOW void AddTile(
 
 // The same for kTile elements of a camera's right-hand side, gradient and
 // squared norms of columns.
-template <typename W>
+template <typename T, typename W>
 CERES_EXT_WINDOW void AddVectors(
     W& w, int t, int num_vectors, int slice, int num_slices, const Target& to) {
   const int i = (t < num_vectors ? t : 0) / W::kSide;
   const int a = t % W::kSide;
-  using T = typename W::Real;
   T sum[3 * W::kTile] = {};
   for (int word = 0; t < num_vectors && word < w.counts.chunk_words; ++word) {
     const uint16_t* const of_i =
@@ -218,7 +213,8 @@ CERES_EXT_WINDOW void AddVectors(
     for (; points != 0; points &= points - 1) {
       for (uint16_t k = of_i[W::Team::FirstBit(points)]; k != kNoRow;
            k = EarlierRow(w, k)) {
-        const T* const row = W::Team::Own(w.rows) + W::kRow * k;
+        const T* const row =
+            W::Team::Own(reinterpret_cast<T*>(w.rows)) + W::kRow * k;
         for (int r = 0; r < W::kTile; ++r) {
           T x0;
           T x1;
@@ -252,7 +248,7 @@ CERES_EXT_WINDOW void AddVectors(
   }
 }
 
-template <typename W>
+template <typename T, typename W>
 CERES_EXT_WINDOW_PHASE void AddTiles(W& w, int chunk, bool is_last) {
   const Target to = TargetOf(w, chunk);
   const int num_vectors = w.counts.num_cameras * W::kSide;
@@ -270,14 +266,16 @@ CERES_EXT_WINDOW_PHASE void AddTiles(W& w, int chunk, bool is_last) {
     return (num_slices * n + w.warp_size() - 1) / w.warp_size() * w.warp_size();
   };
   for (int t = w.rank(); t < end(num_tiles); t += w.size()) {
-    AddTile(w, t / num_slices, num_tiles, t % num_slices, num_slices, to.schur);
+    AddTile<T>(
+        w, t / num_slices, num_tiles, t % num_slices, num_slices, to.schur);
   }
   // The last threads do this, because they have the fewest tiles.
   const int first = w.size() - w.warp_size() -
                     w.rank() / w.warp_size() * w.warp_size() +
                     w.rank() % w.warp_size();
   for (int t = first; t < end(num_vectors); t += w.size()) {
-    AddVectors(w, t / num_slices, num_vectors, t % num_slices, num_slices, to);
+    AddVectors<T>(
+        w, t / num_slices, num_vectors, t % num_slices, num_slices, to);
   }
 }
 
@@ -505,8 +503,9 @@ struct Findings {
   double gradient_max = 0.0;
 };
 
-// Evaluates the rows of a chunk, eliminates its points and adds its sums.
-template <typename W>
+// Evaluates the rows of a chunk, eliminates its points and adds its sums. T:
+// the type of the rows, of their products and of the sums of a chunk.
+template <typename T, typename W>
 CERES_EXT_WINDOW_PART void FormChunk(
     W& w, int chunk, bool is_first, bool is_last, Findings* found) {
   const int warp = w.rank() / w.warp_size();
@@ -523,11 +522,12 @@ CERES_EXT_WINDOW_PART void FormChunk(
   if constexpr (W::Team::kKeepsRows) {
     w.rows = w.team->rows() + int64_t{W::kRow} * first_row;
   }
+  auto* const rows = reinterpret_cast<T*>(w.rows);
   double cost = 0.0;
   for (int k = first_row + w.rank(); k < end_row; k += w.size()) {
     double of_row;
     found->is_evaluated &=
-        EvaluateRow(w, k, w.rows + W::kRow * (k - first_row), &of_row);
+        EvaluateRow(w, k, rows + W::kRow * (k - first_row), &of_row);
     cost += of_row;
     const int camera = w.camera[k];
     if (camera < w.counts.num_cameras) {
@@ -559,7 +559,7 @@ CERES_EXT_WINDOW_PART void FormChunk(
                        p,
                        w.point_begin[p + 1] - w.point_begin[p],
                        is_first,
-                       w.rows + W::kRow * (w.point_begin[p] - first_row),
+                       rows + W::kRow * (w.point_begin[p] - first_row),
                        w.factors + 9 * (p - first_point),
                        &found->gradient_max);
   }
@@ -567,11 +567,11 @@ CERES_EXT_WINDOW_PART void FormChunk(
   for (int k = first_row + w.rank(); k < end_row; k += w.size()) {
     if (w.point[k] < w.counts.num_points) {
       EliminateFromRow<W>(w.factors + 9 * (w.point[k] - first_point),
-                          w.rows + W::kRow * (k - first_row));
+                          rows + W::kRow * (k - first_row));
     }
   }
   w.team->Barrier();
-  AddTiles(w, chunk, is_last);
+  AddTiles<T>(w, chunk, is_last);
   w.team->Barrier();
 }
 
@@ -609,7 +609,13 @@ CERES_EXT_WINDOW_PHASE Linearization Form(W& w,
   Findings found;
   for (int chunk = w.block(); chunk < w.counts.num_chunks;
        chunk += w.num_blocks()) {
-    FormChunk(w, chunk, is_first, is_last, &found);
+    if constexpr (W::Team::kHasFloat) {
+      if (w.is_mixed) {
+        FormChunk<float>(w, chunk, is_first, is_last, &found);
+        continue;
+      }
+    }
+    FormChunk<double>(w, chunk, is_first, is_last, &found);
   }
   if constexpr (W::Rows::kHasPriors) {
     for (int k = w.Member(); k < w.counts.num_priors; k += w.NumMembers()) {

@@ -42,6 +42,13 @@
 //
 // Rows are those of BAL (bal_rows.h) or of another class with these functions.
 //
+// In mixed precision rows of a chunk and their sums are of float: its S has
+// rounding of 6e-8 of S's diagonal before the points are eliminated, so where
+// D^2 is small S may have no factor, and steps lead past the minimum. A step
+// that is not accepted, because it can't be made, is too long, or the loop
+// would end with it, is made again in double, and so are all that follow.
+// Points are eliminated in double, and residuals and costs are.
+//
 // A Team has rank() < size() and Barrier() of a block, block() < num_blocks(),
 // and Join(), a barrier of all blocks. Sum (over a block, in one order),
 // BlockMax and Max (over all blocks; NaN if one is) give their result to all
@@ -89,6 +96,20 @@ CERES_EXT_WINDOW void ReadStop(W& w) {
   double stopped[1] = {IsStopped(w)};
   w.team->Max(stopped);
   SetStopped(w, stopped[0]);
+}
+
+// True if the window leaves float for double. The same for all threads.
+template <typename W>
+CERES_EXT_WINDOW bool LeaveFloat(W& w) {
+  if (!w.is_mixed) {
+    return false;
+  }
+  w.team->Barrier();
+  if (w.rank() == 0) {
+    w.is_mixed = false;
+  }
+  w.team->Barrier();
+  return true;
 }
 
 template <typename W>
@@ -152,18 +173,28 @@ CERES_EXT_WINDOW void Run(W& w, const LoopOptions& options) {
       ReadStop(w);
     }
     if (!is_solved || !(step.model_cost_change > 0.0)) {
+      if (LeaveFloat(w)) {
+        continue;
+      }
       if (Decide(w, [&] { return w.region->RejectInvalidStep(); }) == 0) {
         break;
       }
       continue;
     }
     const auto verdict = static_cast<TrustRegion::Verdict>(Decide(w, [&] {
-      return static_cast<int32_t>(w.region->Judge(
-          step.model_cost_change, step.cost, step.x_norm, step.step_norm));
+      const TrustRegion before = *w.region;
+      const TrustRegion::Verdict of_step = w.region->Judge(
+          step.model_cost_change, step.cost, step.x_norm, step.step_norm);
+      if (w.is_mixed && of_step != TrustRegion::Verdict::kAccepted) {
+        *w.region = before;
+      }
+      return static_cast<int32_t>(of_step);
     }));
     if (verdict == TrustRegion::Verdict::kAccepted) {
       Accept(w);
       is_new = true;
+    } else if (LeaveFloat(w)) {
+      continue;
     } else if (verdict != TrustRegion::Verdict::kRejected) {
       break;
     }

@@ -6,8 +6,8 @@
 
 namespace ceres_ext {
 
-WindowKernel OwnIntrinsicsWindowKernel(bool is_mixed) {
-  return WindowKernelOf<OwnIntrinsicsRows>(is_mixed);
+WindowKernel OwnIntrinsicsWindowKernel() {
+  return &SolveWindowsKernel<OwnIntrinsicsRows>;
 }
 
 }  // namespace ceres_ext

@@ -7,8 +7,6 @@
 
 namespace ceres_ext {
 
-WindowKernel PoseWindowKernel(bool is_mixed) {
-  return WindowKernelOf<PoseRows>(is_mixed);
-}
+WindowKernel PoseWindowKernel() { return &SolveWindowsKernel<PoseRows>; }
 
 }  // namespace ceres_ext

@@ -32,8 +32,8 @@ void RunOwnIntrinsicsWindow(const WindowRecord& record,
                             HostTeam* team);
 
 // In a build with CUDA.
-WindowKernel PoseWindowKernel(bool is_mixed);
-WindowKernel OwnIntrinsicsWindowKernel(bool is_mixed);
+WindowKernel PoseWindowKernel();
+WindowKernel OwnIntrinsicsWindowKernel();
 
 }  // namespace ceres_ext
 

@@ -62,12 +62,8 @@ CERES_EXT_WINDOW void Prepare(W& w) {
 
 // Writes row k's residual and Jacobians to its place in the chunk, and its
 // cost to *cost. False if a value is not finite.
-template <typename W>
-CERES_EXT_WINDOW bool EvaluateRow(W& w,
-                                  int k,
-                                  typename W::Real* row,
-                                  double* cost) {
-  using T = typename W::Real;
+template <typename W, typename T>
+CERES_EXT_WINDOW bool EvaluateRow(W& w, int k, T* row, double* cost) {
   const int camera = w.camera[k];
   const int point = w.point[k];
   const typename W::State& state = w.StateOf(camera);
@@ -125,19 +121,19 @@ CERES_EXT_WINDOW bool EvaluateRow(W& w,
 
 // Computes L and L^-1 g of point p, whose rows are at `row`, and writes them
 // to its record and to `factor`. False if V is not positive definite.
-template <typename W>
+template <typename W, typename T>
 CERES_EXT_WINDOW bool FactorizePoint(W& w,
                                      int p,
                                      int num_rows,
                                      bool is_first,
-                                     const typename W::Real* row,
+                                     const T* row,
                                      double* factor,
                                      double* gradient_max) {
   double v[6] = {};
   double g[3] = {};
   for (int k = 0; k < num_rows; ++k) {
     for (int i = 0; i < 2; ++i) {
-      const auto* const of_row = row + W::kRow * k;
+      const T* const of_row = row + W::kRow * k;
       double j[3];
       for (int a = 0; a < 3; ++a) {
         j[a] = static_cast<double>(of_row[W::kPointJacobian + 3 * i + a]);
@@ -194,7 +190,7 @@ CERES_EXT_WINDOW bool FactorizePoint(W& w,
 }
 
 // Replaces Jp by A and computes r', with the result of FactorizePoint.
-template <typename W, typename T = typename W::Real>
+template <typename W, typename T>
 CERES_EXT_WINDOW void EliminateFromRow(const double* factor, T* row) {
   for (int i = 0; i < 2; ++i) {
     double a[3];

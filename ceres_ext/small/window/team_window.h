@@ -63,7 +63,6 @@ template <typename RowsIn, typename TeamIn>
 struct TeamWindow : Window {
   using Rows = RowsIn;
   using Team = TeamIn;
-  using Real = typename Team::Real;
   using State = typename Rows::State;
   using Projection = typename Rows::Projection;
   static_assert(sizeof(State) == TeamLayout::kState * sizeof(double),
@@ -99,9 +98,11 @@ struct TeamWindow : Window {
   static constexpr int kResidual = kPointJacobian + 6;
   static constexpr int kReduced = kResidual + 2;
 
+  // is_mixed has no meaning for a team without kHasFloat.
   CERES_EXT_WINDOW TeamWindow(const Window& window,
                               const RowsIn& rows_of_model,
                               bool has_schur,
+                              bool is_mixed,
                               double* memory,
                               TeamIn* team)
       : Window(window),
@@ -109,6 +110,7 @@ struct TeamWindow : Window {
         n(kColumns * window.counts.num_cameras),
         has_schur(has_schur),
         is_shared(team->num_blocks() > 1),
+        is_mixed(is_mixed && TeamIn::kHasFloat),
         chunk_points(kWordPoints * window.counts.chunk_words),
         model(rows_of_model) {
     const TeamLayout at(kColumns,
@@ -133,7 +135,7 @@ struct TeamWindow : Window {
     behind = reinterpret_cast<uint8_t*>(memory + at.behind);
     table = reinterpret_cast<uint16_t*>(memory + at.table);
     factors = memory + at.factors;
-    rows = reinterpret_cast<Real*>(memory + at.rows);
+    rows = memory + at.rows;
     new_states = reinterpret_cast<State*>(memory + at.new_states);
     local_steps = memory + at.local_steps;
     values = memory + at.values;
@@ -270,6 +272,7 @@ struct TeamWindow : Window {
   const int n;
   const bool has_schur;
   const bool is_shared;  // by several blocks
+  bool is_mixed;         // rows of a chunk are in float
   const int chunk_points;
   TrustRegion* region;
   int32_t* verdict;
@@ -288,7 +291,7 @@ struct TeamWindow : Window {
   uint8_t* behind;  // cameras behind a panel
   uint16_t* table;
   double* factors;
-  Real* rows;
+  double* rows;
   State* new_states;
   double* local_steps;
   double* values;  // of the right-hand side, replaced by the step

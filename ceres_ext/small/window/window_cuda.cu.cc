@@ -11,14 +11,13 @@
 
 namespace ceres_ext {
 
-WindowKernel BalWindowKernel(const WindowKind& kind, bool is_mixed) {
-  if (kind.camera_size == 9) {
-    return kind.num_columns == 9 ? WindowKernelOf<BalRows<3, 9>>(is_mixed)
-                                 : WindowKernelOf<BalRows<3, 6>>(is_mixed);
-  }
-  return kind.num_columns == 10  ? WindowKernelOf<BalRows<4, 10>>(is_mixed)
-         : kind.num_columns == 9 ? WindowKernelOf<BalRows<4, 9>>(is_mixed)
-                                 : WindowKernelOf<BalRows<4, 6>>(is_mixed);
+WindowKernel BalWindowKernel(const WindowKind& kind) {
+  return kind.camera_size == 9
+             ? (kind.num_columns == 9 ? &SolveWindowsKernel<BalRows<3, 9>>
+                                      : &SolveWindowsKernel<BalRows<3, 6>>)
+         : kind.num_columns == 10 ? &SolveWindowsKernel<BalRows<4, 10>>
+         : kind.num_columns == 9  ? &SolveWindowsKernel<BalRows<4, 9>>
+                                  : &SolveWindowsKernel<BalRows<4, 6>>;
 }
 
 WindowGrid ChooseGrid(WindowKernel kernel,

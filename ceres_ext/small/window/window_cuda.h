@@ -40,7 +40,7 @@ struct SolveWindowsParams;
 using WindowKernel = void (*)(SolveWindowsParams);
 
 // The kernel of a kind without poses.
-WindowKernel BalWindowKernel(const WindowKind& kind, bool is_mixed);
+WindowKernel BalWindowKernel(const WindowKind& kind);
 
 // As many as the current device runs at once. Several blocks share a window
 // where there are not enough windows for all multiprocessors, and the scratch

@@ -19,11 +19,9 @@ namespace ceres_ext {
 inline constexpr int kMaxWindowThreads = 512;
 
 // A thread block of whole warps, or a cluster of thread blocks, with data in
-// shared memory. RealIn: the type of the rows of a chunk.
-template <typename RealIn>
+// shared memory.
 class BlockTeam {
  public:
-  using Real = RealIn;
   template <int kColumns>
   static constexpr int kTile = kColumns == 10 ? 5 : 3;
   template <int kTile>
@@ -73,6 +71,7 @@ class BlockTeam {
 #endif
   }
 
+  static constexpr bool kHasFloat = true;
   static constexpr bool kLoadsPairs = true;
   template <typename T>
   __device__ static void LoadPair(const T* from, T* x, T* y) {
@@ -227,31 +226,30 @@ class BlockTeam {
 // registers.
 template <typename Solve>
 struct Head {
-  alignas(8) unsigned char team[sizeof(typename Solve::Team)];
+  alignas(8) unsigned char team[sizeof(BlockTeam)];
   alignas(8) unsigned char solve[sizeof(Solve)];
 };
 
 // Mapping: a block, or a cluster of blocks, solves a window and takes the next.
 // Only the number of the next window comes from an atomic, so a window's result
 // does not depend on which blocks solve it, nor on how many.
-template <typename Rows, typename Real>
+template <typename Rows>
 __global__ void
 #ifdef __CUDACC__
 __launch_bounds__(kMaxWindowThreads)
 #endif
     SolveWindowsKernel(SolveWindowsParams params) {
-  using Team = BlockTeam<Real>;
-  using Solve = window::TeamWindow<Rows, Team>;
+  using Solve = window::TeamWindow<Rows, BlockTeam>;
   static_assert(sizeof(Head<Solve>) <= kHeadBytes, "room for the head");
   CERES_EXT_DYNAMIC_SHARED(memory);
   auto* const head = reinterpret_cast<Head<Solve>*>(memory);
-  auto* const team = reinterpret_cast<Team*>(head->team);
+  auto* const team = reinterpret_cast<BlockTeam*>(head->team);
   auto* const solve = reinterpret_cast<Solve*>(head->solve);
   double* const scratch =
       params.scratch +
       params.scratch_size * (blockIdx.x / kernels::ClusterSize());
   if (threadIdx.x == 0) {
-    new (team) Team(scratch);
+    new (team) BlockTeam(scratch);
   }
   // Without a barrier the compiler would thread this condition into another
   // one of the loop, and thread 0 would come to the loop's barriers by itself.
@@ -274,20 +272,13 @@ __launch_bounds__(kMaxWindowThreads)
       new (solve) Solve(in,
                         Rows(record, params.inputs),
                         params.has_schur,
+                        params.options.is_mixed,
                         reinterpret_cast<double*>(memory + kHeadBytes),
                         team);
     }
     __syncthreads();
     window::Run(*solve, params.options);
   }
-}
-
-// In mixed precision the rows of a chunk are of float, and so are the sums over
-// a chunk.
-template <typename Rows>
-WindowKernel WindowKernelOf(bool is_mixed) {
-  return is_mixed ? &SolveWindowsKernel<Rows, float>
-                  : &SolveWindowsKernel<Rows, double>;
 }
 
 }  // namespace ceres_ext

@@ -13,8 +13,7 @@ using kernels::Status;
 template <typename Machine>
 auto WindowLauncher<Machine>::MakeGroups(
     const std::vector<const PackedWindow*>& windows,
-    [[maybe_unused]] bool may_share,
-    [[maybe_unused]] bool is_mixed) const -> std::vector<Group> {
+    [[maybe_unused]] bool may_share) const -> std::vector<Group> {
   std::vector<Group> groups;
   for (const PackedWindow* const window : windows) {
     const WindowCounts& counts = window->record.counts;
@@ -62,10 +61,10 @@ auto WindowLauncher<Machine>::MakeGroups(
                               b->record.counts.num_rows;
                      });
     if constexpr (!kIsHost<Machine>) {
-      group.kernel =
-          group.kind.has_own_intrinsics() ? OwnIntrinsicsWindowKernel(is_mixed)
-          : group.kind.has_poses()        ? PoseWindowKernel(is_mixed)
-                                   : BalWindowKernel(group.kind, is_mixed);
+      group.kernel = group.kind.has_own_intrinsics()
+                         ? OwnIntrinsicsWindowKernel()
+                     : group.kind.has_poses() ? PoseWindowKernel()
+                                              : BalWindowKernel(group.kind);
       group.grid = ChooseGrid(group.kernel,
                               group,
                               machine_->context()->num_multiprocessors(),
@@ -126,8 +125,7 @@ Status WindowLauncher<Machine>::Launch(
   if constexpr (kIsHost<Machine>) {
     return {kernels::StatusCode::kUnsupported, "this build has no CUDA"};
   } else {
-    const std::vector<Group> groups =
-        MakeGroups(windows, may_share, params->options.is_mixed);
+    const std::vector<Group> groups = MakeGroups(windows, may_share);
     std::vector<WindowRecord> records;
     int64_t scratch_size = 0;
     for (const Group& group : groups) {

@@ -48,8 +48,7 @@ class WindowLauncher {
   };
 
   std::vector<Group> MakeGroups(const std::vector<const PackedWindow*>& windows,
-                                bool may_share,
-                                bool is_mixed) const;
+                                bool may_share) const;
   // Maximum scratch of windows that several blocks share, in doubles: what
   // Reserve has taken, otherwise 512 MB or a quarter of the machine's limit.
   int64_t MaxSharedScratch() const;

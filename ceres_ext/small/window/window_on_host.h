@@ -28,7 +28,6 @@ struct HostMeeting {
 // One thread. Several that solve a window are blocks of one thread each.
 class HostTeam {
  public:
-  using Real = double;
   // rows: memory of all rows of the window. *meeting outlives the object.
   HostTeam(int block, int num_blocks, double* rows, HostMeeting* meeting)
       : block_(block),
@@ -94,6 +93,7 @@ class HostTeam {
   static constexpr int kWarp = 1;
   static void WarpBarrier() {}
   static uint64_t Ballot(bool value) { return value ? 1 : 0; }
+  static constexpr bool kHasFloat = false;
   static constexpr bool kLoadsPairs = false;
   static void LoadPair(const double* from, double* x, double* y) {
     *x = from[0];
@@ -151,18 +151,22 @@ class HostTeam {
 
 // Defines a RunWindow of a class of rows. Files that use it are compiled
 // without fused operations, which gives all instruction sets the same bits.
-#define CERES_EXT_RUN_WINDOW(name, Rows)                    \
-  CERES_EXT_SIMD_CLONES __attribute__((flatten)) void name( \
-      const WindowRecord& record,                           \
-      const unsigned char* inputs,                          \
-      const Window& in,                                     \
-      bool has_schur,                                       \
-      const LoopOptions& options,                           \
-      double* memory,                                       \
-      HostTeam* team) {                                     \
-    window::TeamWindow<Rows, HostTeam> solve(               \
-        in, Rows(record, inputs), has_schur, memory, team); \
-    window::Run(solve, options);                            \
+#define CERES_EXT_RUN_WINDOW(name, Rows)                           \
+  CERES_EXT_SIMD_CLONES __attribute__((flatten)) void name(        \
+      const WindowRecord& record,                                  \
+      const unsigned char* inputs,                                 \
+      const Window& in,                                            \
+      bool has_schur,                                              \
+      const LoopOptions& options,                                  \
+      double* memory,                                              \
+      HostTeam* team) {                                            \
+    window::TeamWindow<Rows, HostTeam> solve(in,                   \
+                                             Rows(record, inputs), \
+                                             has_schur,            \
+                                             /*is_mixed=*/false,   \
+                                             memory,               \
+                                             team);                \
+    window::Run(solve, options);                                   \
   }
 
 }  // namespace ceres_ext

@@ -64,9 +64,7 @@ void WindowPiece::TrySolve(int64_t i, SmallWorkspace* workspace) {
 
 const char* WindowPiece::WhyNotSolved(int64_t i) const {
   const TrustRegionEnd end = RegionOf(i).end();
-  return IsMixed() && end == TrustRegionEnd::kInvalidSteps
-             ? "the window failed in mixed precision"
-         : end > TrustRegionEnd::kEvaluation ? nullptr
+  return end > TrustRegionEnd::kEvaluation ? nullptr
          : end == TrustRegionEnd::kNone
              ? "there was no memory for the window"
              // ceres_ext::Solve reports which observations failed.
@@ -86,7 +84,7 @@ ReducedSize WindowPiece::SizeOf(int64_t i) const {
   ReducedSize size;
   size.linear_solver_type = ceres::DENSE_SCHUR;
   size.is_constrained = counts.has_bounds != 0;
-  size.is_mixed = IsMixed();
+  size.is_mixed = is_for_device_ && options_->is_mixed;
   size.num_parameter_blocks = window.num_camera_blocks + counts.num_points;
   size.num_parameters = window.num_camera_values + 3 * counts.num_points;
   size.num_effective_parameters = 3 * counts.num_points;

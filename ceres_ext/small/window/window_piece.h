@@ -58,7 +58,6 @@ class WindowPiece final : public SmallPiece {
     packer_->Unpack(i, packed(i), OutputOf(i));
   }
 
-  bool IsMixed() const { return is_for_device_ && options_->is_mixed; }
   const PackedWindow& packed(int64_t i) const { return packed_[i - begin_]; }
   unsigned char* OutputOf(int64_t i) const {
     return outputs_ + packed(i).record.output_begin;
