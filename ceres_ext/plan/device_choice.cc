@@ -247,8 +247,9 @@ ExactSeconds DeviceExactSeconds(const SolveWork& work,
                    (kSecondsPerAnalysis +
                     kSecondsPerAnalyzedValue * static_cast<double>(num_values));
   } else {
-    exact.step +=
-        solver::DenseFactorizationSeconds(n, rates, work.float_factor);
+    const bool in_float = work.float_factor ||
+                          (work.mixed && solver::FloatFactorIsFaster(n, rates));
+    exact.step += solver::DenseFactorizationSeconds(n, rates, in_float);
   }
   return exact;
 }

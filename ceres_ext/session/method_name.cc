@@ -6,13 +6,13 @@
 
 namespace ceres_ext {
 
-std::string MatrixName(const solver::SchurMatrixSize& size, bool mixed) {
+std::string MatrixName(const solver::SchurMatrixSize& size) {
   const auto n = static_cast<long long>(size.num_unknowns);  // NOLINT
   const double megabytes = 8e-6 * static_cast<double>(size.num_values);
   std::string name = ", products by S";
   if (size.is_factorized) {
-    name =
-        std::string(", Cholesky (") + (mixed ? "float" : "double") + ") of S";
+    name = std::string(", Cholesky (") + (size.is_float ? "float" : "double") +
+           ") of S";
   }
   char text[160];
   if (!size.is_sparse) {
@@ -53,9 +53,7 @@ std::string MethodName(const SolvePlan& plan,
   const bool stored_views = rows.views && !rows.recomputed_views;
   const auto in = [](bool is_mixed) { return is_mixed ? "mixed)" : "double)"; };
   std::string name = plan.step.use_schur ? "Schur" : "without Schur";
-  name += matrix != nullptr
-              ? MatrixName(*matrix, plan.step.use_mixed_precision_solves)
-              : ", implicit W";
+  name += matrix != nullptr ? MatrixName(*matrix) : ", implicit W";
   if (recomputed_observations || rows.recomputed_views) {
     name += ", recomputed Jacobian (";
     name += in(plan.mixed && recomputed_observations);

@@ -24,7 +24,7 @@ struct RowKinds {
 // (double) of S as a sparse matrix (n = 144, 100 blocks, 12 % of its elements,
 // 0.166 MB, factor 1.2 MB)", or, of products alone, ", products by S as a
 // sparse matrix (n = 144, 100 blocks, 12 % of its elements, 0.166 MB)".
-std::string MatrixName(const solver::SchurMatrixSize& size, bool mixed);
+std::string MatrixName(const solver::SchurMatrixSize& size);
 
 // "Schur, implicit W, stored Jacobian (double), SCHUR_JACOBI", or, where
 // `matrix` is not null, that in place of "implicit W", of a factorisation

@@ -265,7 +265,7 @@ Status Session<Machine>::SetupSteps(const SolvePlan& plan,
   const solver::SchurMatrixSize* const matrix = parts->solver.matrix_size();
   if (parts->solver.factorized_size() != nullptr) {
     has_named_matrix_ = true;
-    matrix_name_ = MatrixName(*matrix, plan.step.use_mixed_precision_solves);
+    matrix_name_ = MatrixName(*matrix);
   }
   const bool has_private =
       problem_.views() != nullptr && problem_.views()->private_family >= 0;
@@ -460,22 +460,17 @@ void Session<Machine>::NoteMatrix() {
   }
   if (record_->num_exact_steps > 0 && !has_named_matrix_) {
     has_named_matrix_ = true;
-    matrix_name_ =
-        MatrixName(*parts_.solver.factorized_size(), /*mixed=*/false);
+    matrix_name_ = MatrixName(*parts_.solver.factorized_size());
     record_->method += matrix_name_;
   }
-  const std::string& why = parts_.solver.why_dense();
+  const std::string& why = parts_.solver.why_replaced();
   const size_t place = record_->method.find(matrix_name_);
   if (why.empty() || matrix_name_.empty() || place == std::string::npos) {
     return;
   }
-  // There is no sparse factor of mixed precision.
   record_->method.replace(
-      place,
-      matrix_name_.size(),
-      MatrixName(parts_.solver.cholesky()->size(), /*mixed=*/false));
-  record_->path_reason += "; the Schur complement is a dense matrix since " +
-                          why.substr(0, why.size() - 1);
+      place, matrix_name_.size(), MatrixName(parts_.solver.cholesky()->size()));
+  record_->path_reason += "; " + why;
   matrix_name_.clear();
 }
 

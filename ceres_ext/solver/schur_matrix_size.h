@@ -15,6 +15,7 @@ namespace ceres_ext::solver {
 struct SchurMatrixSize {
   bool is_factorized = false;
   bool is_sparse = false;
+  bool is_float = false;  // the factor
   int64_t num_unknowns = 0;
   // In the lower triangle of a sparse S, including diagonal ones.
   int64_t num_blocks = 0;

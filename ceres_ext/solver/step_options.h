@@ -62,6 +62,11 @@ struct StepOptions {
   // many times.
   bool use_mixed_precision_solves = false;
   int max_num_refinement_iterations = 0;  // at least 0
+  // The factor of a dense matrix on a device is of float and preconditions
+  // conjugate gradients, until these fail in a step; that step and all that
+  // follow have a factor of double. Has no meaning beside
+  // use_mixed_precision_solves and wants_columns.
+  bool prefers_float_factor = false;
 
   // S as a matrix is summed of pairs of blocks (structure/schur_pairs.h), also
   // by a batch that could write it from pairs of its rows: these are many more.

@@ -240,9 +240,9 @@ class StepSolver {
   }
   // (E'E + D_e^2)^-1 of the system that was factorised last, packed.
   double* e_inverses() { return operator_->e_matrices(); }
-  // The reason why S has become a dense matrix after Setup, a sentence; empty
-  // if it hasn't.
-  const std::string& why_dense() const { return why_dense_; }
+  // What has replaced the matrix of S or its factor after Setup, and why, a
+  // clause; empty if nothing has.
+  const std::string& why_replaced() const { return why_replaced_; }
   // The second level of PCG; null: it has none.
   const SecondLevel* second_level() const {
     return preconditioner_ == nullptr ? nullptr
@@ -602,17 +602,22 @@ class StepSolver {
     summary->is_queued = may_queue && !cholesky_->waits();
     kernels::Status status =
         FactorizeOnce(system, summary->is_queued, e_step, f_step);
-    if (cholesky_->sparse_is_wrong()) {
-      const kernels::Status replaced = cholesky_->ReplaceSparse();
+    if (cholesky_->ShouldReplace()) {
+      const bool is_float = cholesky_->is_float();
+      const kernels::Status replaced = cholesky_->Replace();
       if (!replaced.ok()) {
         status.message += " A dense matrix can't replace it: ";
         status.message += replaced.message;
         return status;
       }
-      why_dense_ = status.message;
+      const std::string why = status.message;
+      why_replaced_ = (is_float ? "the factor is in double since "
+                                : "the Schur complement is a dense matrix "
+                                  "since ") +
+                      why.substr(0, why.size() - 1);
       status = FactorizeOnce(system, /*queues=*/false, e_step, f_step);
       if (status.code == kernels::StatusCode::kDeviceError) {
-        status.message = why_dense_ + " " + status.message;
+        status.message = why + " " + status.message;
       }
     }
     CERES_EXT_RETURN_IF_ERROR(status);
@@ -714,7 +719,7 @@ class StepSolver {
   // The setup of cholesky_.
   std::vector<unsigned char> f_varies_;
   std::shared_ptr<SparseFactorization> sparse_;
-  std::string why_dense_;
+  std::string why_replaced_;
   std::string why_not_exact_;
   kernels::HostContext* context_ = nullptr;
   RankSums<Machine>* ranks_ = nullptr;  // null: there is one rank

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -52,13 +53,72 @@ Status Check(const char* call, cublasStatus_t status) {
         Check(#function, (table)->function(__VA_ARGS__))); \
   } while (false)
 
-// y = x on and below the diagonal, rounded to float. Block c has column c.
-// Traffic: 12 B an element.
-__global__ void __launch_bounds__(kBlock)
-    CastLowerTriangle(int64_t n, int64_t stride, const double* x, float* y) {
+// y = x + shift diag(x) on and below the diagonal, rounded to float. Block c
+// has column c. Traffic: 12 B an element.
+__global__ void __launch_bounds__(kBlock) CastLowerTriangle(
+    int64_t n, int64_t stride, double shift, const double* x, float* y) {
   const int64_t column = blockIdx.x;
   for (int64_t row = column + threadIdx.x; row < n; row += kBlock) {
-    y[column * stride + row] = static_cast<float>(x[column * stride + row]);
+    const double value = x[column * stride + row];
+    y[column * stride + row] =
+        static_cast<float>(row == column ? value + shift * value : value);
+  }
+}
+
+// Threads of the kernels below, which are one block.
+constexpr int kSumBlock = 1024;
+
+// The sum over the block, in all threads.
+__device__ double SumInAll(double value) {
+  __shared__ double sum;
+  value = BlockSum<kSumBlock>(value);
+  if (threadIdx.x == 0) {
+    sum = value;
+  }
+  __syncthreads();
+  return sum;
+}
+
+// *product = r'z, p = z + beta p, beta its quotient with the one before.
+// Traffic: 28 B an element.
+__global__ void __launch_bounds__(kSumBlock) UpdateDirection(int64_t n,
+                                                             bool is_first,
+                                                             const float* z,
+                                                             const double* r,
+                                                             double* p,
+                                                             double* product) {
+  const double before = is_first ? 0.0 : *product;
+  double value = 0.0;
+  for (int64_t i = threadIdx.x; i < n; i += kSumBlock) {
+    value += r[i] * static_cast<double>(z[i]);
+  }
+  value = SumInAll(value);
+  const double beta = is_first ? 0.0 : value / before;
+  for (int64_t i = threadIdx.x; i < n; i += kSumBlock) {
+    p[i] = static_cast<double>(z[i]) + (is_first ? 0.0 : beta * p[i]);
+  }
+  if (threadIdx.x == 0) {
+    *product = value;
+  }
+}
+
+// x += alpha p, r -= alpha q, q = A p, alpha = product / p'q.
+// Traffic: 64 B an element.
+__global__ void __launch_bounds__(kSumBlock)
+    UpdateSolution(int64_t n,
+                   const double* product,
+                   const double* p,
+                   const double* q,
+                   double* x,
+                   double* r) {
+  double value = 0.0;
+  for (int64_t i = threadIdx.x; i < n; i += kSumBlock) {
+    value += p[i] * q[i];
+  }
+  const double alpha = *product / SumInAll(value);
+  for (int64_t i = threadIdx.x; i < n; i += kSumBlock) {
+    x[i] += alpha * p[i];
+    r[i] -= alpha * q[i];
   }
 }
 
@@ -237,22 +297,30 @@ Status AllocateExactly(int64_t size, CudaMachine* machine, DeviceBuffer<T>* x) {
   return size == 0 ? Status() : machine->Allocate(size, x);
 }
 
+double Shift(int64_t n, const CudaDenseCholesky::Options& options) {
+  constexpr double kFloatRoundoff = 5.9604644775390625e-8;  // 2^-24
+  return options.conjugate_gradients
+             ? CudaDenseCholesky::kShift * kFloatRoundoff *
+                   std::sqrt(static_cast<double>(n))
+             : 0.0;
+}
+
 // Elements of the buffers of a solver, which Setup takes and the forecast
 // counts.
 struct Sizes {
   Sizes(int64_t n, const CudaDenseCholesky::Options& options) {
-    const bool refines =
-        options.mixed_precision && options.max_num_refinement_iterations > 0;
     result = n == 0 ? 0 : 1;
     float_factor =
         options.mixed_precision ? n * CudaDenseCholesky::Stride(n) : 0;
     correction = options.mixed_precision ? n : 0;
-    refinement = refines ? n : 0;
+    refinement = options.refines() ? n : 0;
+    direction = options.mixed_precision && options.conjugate_gradients ? n : 0;
   }
   int64_t result;
   int64_t float_factor;
   int64_t correction;
   int64_t refinement;  // residual_ and rhs_, each
+  int64_t direction;
 };
 
 }  // namespace
@@ -321,7 +389,7 @@ Status CudaDenseCholesky::Prepare(int64_t n,
   if (handles_->params == nullptr) {
     CERES_EXT_CALL(cusolver, cusolverDnCreateParams, &handles_->params);
   }
-  if (options.mixed_precision && options.max_num_refinement_iterations > 0) {
+  if (options.refines()) {
     CERES_EXT_RETURN_IF_ERROR(PrepareCublas());
   }
   const cudaDataType type = options.mixed_precision ? CUDA_R_32F : CUDA_R_64F;
@@ -360,7 +428,7 @@ Status CudaDenseCholesky::ForecastBytes(int64_t n,
   *device_bytes = static_cast<int64_t>(num_device_bytes) +
                   kResult * sizes.result + CudaSolutionCheck::ForecastBytes(n) +
                   kFloat * (sizes.float_factor + sizes.correction) +
-                  2 * kDouble * sizes.refinement;
+                  kDouble * (2 * sizes.refinement + sizes.direction);
   return {};
 }
 
@@ -402,6 +470,8 @@ Status CudaDenseCholesky::TrySetup(int64_t n,
       AllocateExactly(sizes.refinement, machine, &residual_));
   CERES_EXT_RETURN_IF_ERROR(AllocateExactly(sizes.refinement, machine, &rhs_));
   CERES_EXT_RETURN_IF_ERROR(
+      AllocateExactly(sizes.direction, machine, &direction_));
+  CERES_EXT_RETURN_IF_ERROR(
       host_workspace_.Allocate(static_cast<int64_t>(num_host_bytes)));
   n_ = n;
   options_ = options;
@@ -420,6 +490,7 @@ void CudaDenseCholesky::ReleaseMemory() {
   correction_.Release();
   residual_.Release();
   rhs_.Release();
+  direction_.Release();
   static_cast<void>(host_workspace_.Allocate(0));
 }
 
@@ -453,6 +524,7 @@ Status CudaDenseCholesky::QueueFactorization(double* a) {
                                      stream,
                                      n_,
                                      stride,
+                                     Shift(n_, options_),
                                      a,
                                      float_factor_.data()));
   }
@@ -558,7 +630,9 @@ Status CudaDenseCholesky::Solve(const double* b, double* x) {
   is_solution_read_ = false;
   CERES_EXT_RETURN_IF_ERROR(check_.QueueRhs(b, sums));
   if (options_.mixed_precision) {
-    CERES_EXT_RETURN_IF_ERROR(SolveMixed(b, x));
+    CERES_EXT_RETURN_IF_ERROR(options_.conjugate_gradients
+                                  ? SolveByGradients(b, x)
+                                  : SolveMixed(b, x));
   } else {
     if (x != b) {
       CERES_EXT_RETURN_IF_ERROR(machine_->context()->CopyOnDevice(
@@ -787,42 +861,95 @@ Status CudaDenseCholesky::SolveMixed(const double* b, double* x) {
   CudaContext* const context = machine_->context();
   const int64_t num_bytes = n_ * static_cast<int64_t>(sizeof(double));
   const cudaStream_t stream = machine_->stream();
-  if (refines() && x == b) {
+  if (options_.refines() && x == b) {
     CERES_EXT_RETURN_IF_ERROR(context->CopyOnDevice(rhs_.data(), b, num_bytes));
     b = rhs_.data();
   }
   CERES_EXT_RETURN_IF_ERROR(CastVector(n_, b, correction_.data(), stream));
   CERES_EXT_RETURN_IF_ERROR(SolveInPlace(correction_.data()));
   CERES_EXT_RETURN_IF_ERROR(CastVector(n_, correction_.data(), x, stream));
-  if (!refines()) {
-    return {};
-  }
-  const CublasFunctions* cublas = nullptr;
-  CERES_EXT_RETURN_IF_ERROR(LoadCublas(&cublas));
-  const double minus_one = -1.0;
-  const double one = 1.0;
   for (int i = 0; i < options_.max_num_refinement_iterations; ++i) {
     CERES_EXT_RETURN_IF_ERROR(
         context->CopyOnDevice(residual_.data(), b, num_bytes));
-    CERES_EXT_CALL(cublas,
-                   cublasDsymv_v2_64,
-                   handles_->cublas,
-                   CUBLAS_FILL_MODE_LOWER,
-                   n_,
-                   &minus_one,
-                   a_,
-                   Stride(n_),
-                   x,
-                   1,
-                   &one,
-                   residual_.data(),
-                   1);
+    CERES_EXT_RETURN_IF_ERROR(Multiply(-1.0, x, 1.0, residual_.data()));
     CERES_EXT_RETURN_IF_ERROR(
         CastVector(n_, residual_.data(), correction_.data(), stream));
     CERES_EXT_RETURN_IF_ERROR(SolveInPlace(correction_.data()));
     CERES_EXT_RETURN_IF_ERROR(
         AddFloatVector(n_, correction_.data(), x, stream));
   }
+  return {};
+}
+
+Status CudaDenseCholesky::SolveByGradients(const double* b, double* x) {
+  const cudaStream_t stream = machine_->stream();
+  double* const r = rhs_.data();
+  double* const p = direction_.data();
+  double* const q = residual_.data();
+  double* const product = &result_.data()->product;
+  CERES_EXT_RETURN_IF_ERROR(machine_->context()->CopyOnDevice(
+      r, b, n_ * static_cast<int64_t>(sizeof(double))));
+  CERES_EXT_RETURN_IF_ERROR(machine_->SetZero(n_, x));
+  double first = 0.0;
+  for (int i = 0; i <= kMostIterations; ++i) {
+    CERES_EXT_RETURN_IF_ERROR(CastVector(n_, r, correction_.data(), stream));
+    CERES_EXT_RETURN_IF_ERROR(SolveInPlace(correction_.data()));
+    CERES_EXT_RETURN_IF_ERROR(
+        Launch("UpdateDirection",
+               UpdateDirection,
+               {1, kSumBlock},
+               stream,
+               n_,
+               i == 0,
+               static_cast<const float*>(correction_.data()),
+               static_cast<const double*>(r),
+               p,
+               product));
+    CERES_EXT_RETURN_IF_ERROR(machine_->Download(1, result_.data(), &read_));
+    first = i == 0 ? read_.product : first;
+    if (!(read_.product >= 0.0)) {
+      break;
+    }
+    if (read_.product <= kTolerance * kTolerance * first) {
+      // For the check.
+      return CastVector(n_, x, correction_.data(), stream);
+    }
+    CERES_EXT_RETURN_IF_ERROR(Multiply(1.0, p, 0.0, q));
+    CERES_EXT_RETURN_IF_ERROR(Launch("UpdateSolution",
+                                     UpdateSolution,
+                                     {1, kSumBlock},
+                                     stream,
+                                     n_,
+                                     static_cast<const double*>(product),
+                                     static_cast<const double*>(p),
+                                     static_cast<const double*>(q),
+                                     x,
+                                     r));
+  }
+  return {StatusCode::kNumericalFailure,
+          "Conjugate gradients with a factor in float did not converge in " +
+              std::to_string(kMostIterations) + " iterations."};
+}
+
+Status CudaDenseCholesky::Multiply(double alpha,
+                                   const double* x,
+                                   double beta,
+                                   double* y) {
+  const CublasFunctions* cublas = nullptr;
+  CERES_EXT_RETURN_IF_ERROR(LoadCublas(&cublas));
+  CERES_EXT_CALL(cublas,
+                 cublasDsymv_v2_64,
+                 handles_->cublas,
+                 CUBLAS_FILL_MODE_LOWER,
+                 n_,
+                 &alpha,
+                 a_,
+                 Stride(n_),
+                 x,
+                 1,
+                 &beta,
+                 y,
+                 1);
   return {};
 }
 

@@ -23,6 +23,13 @@
 // with the residual in double. Each step shrinks the error by about cond(A)
 // times float's rounding, n times that in the worst case, down to what double
 // gives.
+// With conjugate_gradients L is of A + s diag(A), s = kShift sqrt(n) u_float,
+// so that rounding does not make it indefinite, and x is by conjugate gradients
+// of A in double, with L L' as preconditioner (Saad, Iterative Methods for
+// Sparse Linear Systems, 2003, algorithm 9.1), until r'(L L')^-1 r falls to
+// kTolerance^2 of its first value. A is not refined where its condition is 1 /
+// s, but takes an iteration for each direction, such as those of the gauge,
+// that bends less.
 //
 // Order: fixed, or cuSOLVER's and cuBLAS's own, without atomics: the same input
 // has the same bits on the same device and libraries.
@@ -53,7 +60,17 @@ class CudaDenseCholesky {
     bool mixed_precision = false;
     // Refinement iterations of x, with mixed precision alone; at least 0.
     int max_num_refinement_iterations = 0;
+    // With mixed precision alone, in place of refinement. Solve waits.
+    bool conjugate_gradients = false;
+
+    bool refines() const {
+      return mixed_precision &&
+             (conjugate_gradients || max_num_refinement_iterations > 0);
+    }
   };
+  static constexpr double kShift = 8.0;
+  static constexpr double kTolerance = 1e-6;
+  static constexpr int kMostIterations = 30;
 
   // The largest n: addresses and bytes of no matrix up to it overflow.
   static constexpr int64_t kMaxSize = int64_t{1} << 29;
@@ -100,7 +117,8 @@ class CudaDenseCholesky {
   Status ReadFailedOrder(int64_t* failed_order);
 
   // x = A^-1 b, n values each; x may be b. kInvalidArgument: there is no
-  // factor. b that is not finite gives an x that isn't.
+  // factor. b that is not finite gives an x that isn't. kNumericalFailure:
+  // conjugate gradients did not converge.
   Status Solve(const double* b, double* x);
   // x = A^-1 b, n x num_columns values, column-major without gaps; x may be b
   // before Invert, and may not after it. In double alone, and not checked.
@@ -128,13 +146,10 @@ class CudaDenseCholesky {
     int32_t bad_diagonal = 0;   // the first element of L's that won't do
     int32_t solution_info = 0;  // cuSOLVER's, of the solution
     int32_t unused = 0;
+    double product = 0.0;  // r'(L L')^-1 r of conjugate gradients
     SolutionSums sums;
   };
 
-  bool refines() const {
-    return options_.mixed_precision &&
-           options_.max_num_refinement_iterations > 0;
-  }
   // Checks arguments and makes handles; *num_device_bytes and *num_host_bytes:
   // of cuSOLVER's workspace.
   Status Prepare(int64_t n,
@@ -147,13 +162,16 @@ class CudaDenseCholesky {
   // x = (L L')^-1 x in the type of the factor, for columns side by side.
   Status SolveInPlace(void* x, int64_t num_columns = 1);
   Status SolveMixed(const double* b, double* x);
+  Status SolveByGradients(const double* b, double* x);
+  // y = alpha A x + beta y
+  Status Multiply(double alpha, const double* x, double beta, double* y);
   void ReturnHandles();
   // Makes cuBLAS's handle, without atomics.
   Status PrepareCublas();
   // The steps of Invert. work: kInversionBlock n values.
   Status InvertFactor(double* work);
   Status MultiplyFactors(double* work);
-  // The last one of mixed precision, else null.
+  // The last one of mixed precision, or x of conjugate gradients, else null.
   const float* correction() const {
     return options_.mixed_precision ? correction_.data() : nullptr;
   }
@@ -176,6 +194,7 @@ class CudaDenseCholesky {
   DeviceBuffer<float> correction_;
   DeviceBuffer<double> residual_;
   DeviceBuffer<double> rhs_;
+  DeviceBuffer<double> direction_;
 };
 
 }  // namespace ceres_ext::kernels

@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -142,6 +143,8 @@ class CudaDenseCholeskyTest : public FactorizationTest<CudaDenseCholesky> {
   }
 };
 
+constexpr CudaDenseCholesky::Options kGradients{true, 0, true};
+
 TEST_F(CudaDenseCholeskyTest, SolvesToRounding) {
   CudaDenseCholesky cholesky;  // one for all
   for (const int64_t n : kSizes) {
@@ -192,7 +195,7 @@ TEST_F(CudaDenseCholeskyTest, SameBitsTwice) {
   const Matrix a = PositiveDefinite(n, 2);
   const std::vector<double> b = RandomVector(n, 3);
   for (const Options& options :
-       {Options{false, 0}, Options{true, 0}, Options{true, 2}}) {
+       {Options{false, 0}, Options{true, 0}, Options{true, 2}, kGradients}) {
     std::vector<double> first_l;
     std::vector<double> first_x;
     for (int object = 0; object < 2; ++object) {
@@ -402,6 +405,114 @@ TEST_F(CudaDenseCholeskyTest, MixedPrecisionIsRefined) {
   }
 }
 
+// Conjugate gradients end where r'M^-1 r is kTolerance^2 of b'M^-1 b, M = A + S
+// (1 + rounding), S = s diag(A). As M is at least A, and at most (1 + t) A
+// where t is the most of S against A,
+//   e'A e = r'A^-1 r <= (1 + t) r'M^-1 r <= (1 + t) kTolerance^2 x'A x
+// with 1 / 2 for rounding, by which M is off by less than S.
+void ExpectGradientsSolve(const Matrix& a,
+                          double least,  // eigenvalue of A
+                          const std::vector<double>& expected,
+                          const std::vector<double>& x) {
+  const int64_t n = a.n;
+  double most = 0.0;
+  for (int64_t i = 0; i < n; ++i) {
+    most = std::max(most, a(i, i));
+  }
+  const double shift = CudaDenseCholesky::kShift * kUnitRoundoff<float> *
+                       std::sqrt(static_cast<double>(n));
+  const auto square = [&](const std::vector<double>& v) {
+    const std::vector<long double> product = Product(a, v);
+    return static_cast<double>(
+        std::inner_product(v.begin(), v.end(), product.begin(), 0.0L));
+  };
+  std::vector<double> error = expected;
+  for (int64_t i = 0; i < n; ++i) {
+    error[static_cast<size_t>(i)] -= x[static_cast<size_t>(i)];
+  }
+  constexpr double kTolerance = CudaDenseCholesky::kTolerance;
+  EXPECT_LE(square(error),
+            1.5 * (1.0 + 1.5 * shift * most / least) * kTolerance * kTolerance *
+                square(expected));
+}
+
+TEST_F(CudaDenseCholeskyTest, ConjugateGradientsSolve) {
+  CudaDenseCholesky cholesky;
+  for (const int64_t n : kSizes) {
+    SCOPED_TRACE(n);
+    const Matrix a = PositiveDefinite(n, 5);
+    const std::vector<double> expected = Solution(n);
+    ASSERT_OK(cholesky.Setup(n, kGradients, machine_.get()));
+    std::vector<double> x;
+    ASSERT_EQ(FactorizeAndSolve(
+                  a, RightHandSide(a, expected), &cholesky, nullptr, &x),
+              0);
+    ExpectGradientsSolve(a, static_cast<double>(n), expected, x);
+    // Zero has the solution zero.
+    const std::vector<double> zero(static_cast<size_t>(n), 0.0);
+    ASSERT_EQ(FactorizeAndSolve(a, zero, &cholesky, nullptr, &x), 0);
+    EXPECT_EQ(x, zero);
+  }
+}
+
+// All but seven directions, as those of a gauge, bend by n or more, and those
+// by 1e-9 of the diagonal: float has no digit of them, and a factor without a
+// shift is one of rounding or does not exist.
+TEST_F(CudaDenseCholeskyTest, ConjugateGradientsSolveWithAGauge) {
+  constexpr int kGauge = 7;
+  for (const int64_t n : {40, 150}) {
+    SCOPED_TRACE(n);
+    const int64_t k = n - kGauge;
+    std::mt19937 random(static_cast<unsigned>(n));
+    std::vector<double> rows(static_cast<size_t>(n * k));
+    for (double& value : rows) {
+      value = static_cast<double>(random() % 2049) / 1024.0 - 1.0;
+    }
+    Matrix a(n);
+    double most = 0.0;
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = j; i < n; ++i) {
+        a.At(i, j) = std::inner_product(rows.begin() + i * k,
+                                        rows.begin() + (i + 1) * k,
+                                        rows.begin() + j * k,
+                                        0.0);
+      }
+      most = std::max(most, a(j, j));
+    }
+    const double least = std::ldexp(1.0, std::ilogb(1e-9 * most));
+    for (int64_t i = 0; i < n; ++i) {
+      a.At(i, i) += least;
+    }
+    const std::vector<double> expected = Solution(n);
+    CudaDenseCholesky cholesky;
+    ASSERT_OK(cholesky.Setup(n, kGradients, machine_.get()));
+    std::vector<double> x;
+    ASSERT_EQ(FactorizeAndSolve(
+                  a, RightHandSide(a, expected), &cholesky, nullptr, &x),
+              0);
+    ExpectGradientsSolve(a, least, expected, x);
+  }
+}
+
+// Where A bends the other way than M there is no solution to converge to.
+TEST_F(CudaDenseCholeskyTest, ConjugateGradientsFailOrFindTheMinor) {
+  for (const int64_t n : {2, 33}) {
+    CudaDenseCholesky cholesky;
+    ASSERT_OK(cholesky.Setup(n, kGradients, machine_.get()));
+    DeviceBuffer<double> a = Upload(Strided(WithPivot(n, n - 1, -1.0)));
+    int64_t failed_order = 0;
+    ASSERT_OK(cholesky.Factorize(a.data(), &failed_order));
+    EXPECT_EQ(failed_order, n);
+    a = Upload(Strided(WithPivot(n, n - 1, 1.0)));
+    ASSERT_OK(cholesky.Factorize(a.data(), &failed_order));
+    ASSERT_EQ(failed_order, 0);
+    std::vector<double> b(static_cast<size_t>(n), kNaN);
+    DeviceBuffer<double> x = Upload(b);
+    EXPECT_EQ(cholesky.Solve(x.data(), x.data()).code,
+              StatusCode::kNumericalFailure);
+  }
+}
+
 TEST_F(CudaDenseCholeskyTest, ARightHandSideThatIsNotFinite) {
   constexpr int64_t n = 33;
   for (const Options& options : {Options{false, 0}, Options{true, 2}}) {
@@ -596,7 +707,8 @@ void CudaDenseCholeskyTest::MayFail(int64_t n) {
   context_->ReleaseKeptMemory();
   ReleaseLibraryHandles();
   const int64_t num_held = cuda_faults().num_held();
-  for (const Options& options : {Options{false, 0}, Options{true, 2}}) {
+  for (const Options& options :
+       {Options{false, 0}, Options{true, 2}, kGradients}) {
     for (const bool and_all_later : {false, true}) {
       std::vector<std::string> failed_calls;
       for (int64_t i = 1;; ++i) {

@@ -44,6 +44,8 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
                         kernels::HostContext* context) {
     CERES_EXT_RETURN_IF_ERROR(SetupDiagonal(blocks, machine));
     CERES_EXT_RETURN_IF_ERROR(Prepare(batches, f_varies, context));
+    is_float_ = false;
+    is_rough_ = false;
     if (options.factorization == Factorization::kSparse) {
       return SetupSparse(f_varies);
     }
@@ -56,6 +58,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
       return status;
     }
     values_.Release();
+    is_float_ = false;
     return SetupSparse(f_varies);
   }
   // The memory of the first factorisation: cuDSS takes a factor's memory with
@@ -63,7 +66,9 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
   int64_t bytes_to_come() const { return bytes_to_come_; }
 
   // True if Solve looks at S; else it only queues.
-  bool waits() const { return size_.is_sparse; }
+  bool waits() const { return size_.is_sparse || is_float_; }
+  // True if the factor of the next step is of float.
+  bool is_float() const { return is_float_; }
   // z = S^-1 s, vectors of F; columns that don't vary have step zero. Before z
   // is used CheckFactor is to say that it is the solution.
   kernels::Status Solve(const double* rhs, double* z) {
@@ -72,14 +77,22 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
       CERES_EXT_RETURN_IF_ERROR(
           sparse_.Factorize(values_.data(), &failed_order));
       CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
+    } else if (is_float_) {
+      int64_t failed_order = 0;
+      CERES_EXT_RETURN_IF_ERROR(
+          dense_.Factorize(values_.data(), &failed_order));
+      is_rough_ = failed_order > 0;
+      CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
     } else {
       CERES_EXT_RETURN_IF_ERROR(dense_.QueueFactorization(values_.data()));
     }
     CERES_EXT_RETURN_IF_ERROR(Gather(rhs));
-    CERES_EXT_RETURN_IF_ERROR(size_.is_sparse
-                                  ? sparse_.Solve(x_.data(), x_.data())
-                                  : dense_.Solve(x_.data(), x_.data()));
-    return Scatter(z);
+    const kernels::Status status = size_.is_sparse
+                                       ? sparse_.Solve(x_.data(), x_.data())
+                                       : dense_.Solve(x_.data(), x_.data());
+    is_rough_ =
+        is_float_ && status.code == kernels::StatusCode::kNumericalFailure;
+    return status.ok() ? Scatter(z) : status;
   }
   // As HostSchurCholesky's. Waits. kDeviceError: also where a solution with the
   // factor, of ones, is wrong, as CheckFactor has it.
@@ -147,14 +160,21 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     CERES_EXT_RETURN_IF_ERROR(CheckOrder(failed_order));
     return dense_.CheckSolution();
   }
-  // True if CheckFactor has found that of a sparse matrix.
-  bool sparse_is_wrong() const {
-    return size_.is_sparse && sparse_.solution_is_wrong();
+  // True if CheckFactor has found that of a sparse matrix, or Solve that a
+  // factor of float won't do.
+  bool ShouldReplace() const {
+    return is_rough_ || (size_.is_sparse && sparse_.solution_is_wrong());
   }
-  // Factorises a dense matrix from now on, in place of a sparse one. S is to be
-  // written again. kUnsupported: it was dense. After an error there is no
-  // matrix.
-  kernels::Status ReplaceSparse() {
+  // Factorises a dense matrix in double from now on, in place of a sparse one
+  // or of one in float. S is to be written again. kUnsupported: it was such a
+  // one. After an error there is no matrix.
+  kernels::Status Replace() {
+    if (is_float_) {
+      is_float_ = false;
+      is_rough_ = false;
+      size_.is_float = false;
+      return dense_.Setup(num_unknowns_, {}, machine_);
+    }
     if (!size_.is_sparse) {
       return {kernels::StatusCode::kUnsupported,
               "There is no sparse matrix to replace."};
@@ -184,6 +204,12 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     of_cholesky.mixed_precision = options.use_mixed_precision_solves;
     of_cholesky.max_num_refinement_iterations =
         options.max_num_refinement_iterations;
+    is_float_ = options.prefers_float_factor && !options.wants_columns &&
+                !of_cholesky.mixed_precision;
+    if (is_float_) {
+      of_cholesky.mixed_precision = true;
+      of_cholesky.conjugate_gradients = true;
+    }
     const int64_t n = num_unknowns_;
     const int64_t stride = kernels::CudaDenseCholesky::Stride(n);
     int64_t of_factor = 0;
@@ -204,6 +230,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
                                         options.rates)) {
         status = MakeRoomForFactor();
         if (status.ok()) {
+          is_float_ = false;
           return {};
         }
       }
@@ -223,6 +250,7 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
     schur_.SetupDense(stride);
     CERES_EXT_RETURN_IF_ERROR(machine_->Allocate(stride * n, &values_));
     SetSize();
+    size_.is_float = of_cholesky.mixed_precision;
     return dense_.Setup(n, of_cholesky, machine_);
   }
 
@@ -282,6 +310,8 @@ class DeviceSchurCholesky : public FactorizedSchur<kernels::CudaMachine> {
   int64_t bytes_to_come_ = 0;
   int64_t bytes_before_analysis_ = 0;
   bool is_inverted_ = false;
+  bool is_float_ = false;  // StepOptions::prefers_float_factor
+  bool is_rough_ = false;  // The factor of float won't do.
   kernels::CudaDenseCholesky dense_;
   kernels::CudaSparseCholesky sparse_;
 };

@@ -30,6 +30,20 @@ inline double DenseFactorizationSeconds(int64_t n,
              columns * columns * columns / 3.0;
 }
 
+// True if a factor of float with some ten iterations of conjugate gradients
+// (CudaDenseCholesky) is faster. An iteration substitutes with the factor, as a
+// solution does, and multiplies by S in double.
+inline bool FloatFactorIsFaster(int64_t n, const kernels::MachineRates& rates) {
+  constexpr double kIterations = 10.0;
+  const auto columns = static_cast<double>(n);
+  const double iteration = 0.3e-6 * columns + kDeviceSecondsPerFactorFlop *
+                                                  kernels::SlowerDouble(rates) *
+                                                  columns * columns;
+  return DenseFactorizationSeconds(n, rates, /*float_factor=*/true) +
+             kIterations * iteration <
+         DenseFactorizationSeconds(n, rates);
+}
+
 // By the values of the factor, which are moved more often than multiplied.
 inline double SparseFactorizationSeconds(int64_t num_factor_values,
                                          int64_t num_flops,

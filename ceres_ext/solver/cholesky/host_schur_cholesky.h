@@ -138,8 +138,9 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
   }
   // Solve has said it.
   kernels::Status CheckFactor() { return {}; }
-  bool sparse_is_wrong() const { return false; }
-  kernels::Status ReplaceSparse() {
+  bool ShouldReplace() const { return false; }
+  bool is_float() const { return false; }
+  kernels::Status Replace() {
     return {kernels::StatusCode::kUnsupported,
             "There is no sparse matrix to replace."};
   }

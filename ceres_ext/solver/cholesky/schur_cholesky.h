@@ -10,7 +10,7 @@
 //   if (status.ok()) status = cholesky.Write(system, schur.e_matrices());
 //   if (status.ok()) status = cholesky.Solve(rhs, z);
 //   if (status.ok()) status = cholesky.CheckFactor();
-//   if (cholesky.sparse_is_wrong()) status = cholesky.ReplaceSparse();
+//   if (cholesky.ShouldReplace()) status = cholesky.Replace();
 //   // or, for columns of S^-1:
 //   if (status.ok()) status = cholesky.Factorize();
 //   if (status.ok()) status = cholesky.Invert();  // where it ShouldInvert
@@ -74,8 +74,9 @@ class NoSchurCholesky {
   ExplicitSchur<Machine>* mutable_schur() { return &schur_; }
   kernels::Status Solve(const double* /*rhs*/, double* /*z*/) { return {}; }
   kernels::Status CheckFactor() { return {}; }
-  bool sparse_is_wrong() const { return false; }
-  kernels::Status ReplaceSparse() { return {}; }
+  bool ShouldReplace() const { return false; }
+  bool is_float() const { return false; }
+  kernels::Status Replace() { return {}; }
 
  private:
   SchurMatrixSize size_;

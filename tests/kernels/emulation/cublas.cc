@@ -98,7 +98,8 @@ cublasStatus_t cublasDsymv_v2_64(cublasHandle_t handle,
     for (int64_t j = 0; j < n; ++j) {
       sum += (i >= j ? a[j * stride + i] : a[i * stride + j]) * x[j];
     }
-    y[i] = *alpha * sum + *beta * y[i];
+    // As BLAS has it, y is not read if beta is zero.
+    y[i] = *alpha * sum + (*beta == 0.0 ? 0.0 : *beta * y[i]);
   }
   return CUBLAS_STATUS_SUCCESS;
 }
