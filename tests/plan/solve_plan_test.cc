@@ -621,6 +621,27 @@ TEST_F(SolvePlanTest, SaysHowStepsAreComputed) {
   EXPECT_FALSE(plan.merge_blocks);
 }
 
+TEST_F(SolvePlanTest, PrefersAFactorOfFloatWhereDoubleIsSlow) {
+  request_.solver_options.linear_solver_type = ceres::DENSE_SCHUR;
+  rows_.num_other_columns = 9000;
+  facts_.rates = kernels::RatesOfRatio(64);
+  EXPECT_FALSE(Plan().step.prefers_float_factor);
+  options().precision = PRECISION_MIXED;
+  EXPECT_TRUE(Plan().step.prefers_float_factor);
+  rows_.num_other_columns = 90;
+  EXPECT_FALSE(Plan().step.prefers_float_factor);
+  rows_.num_other_columns = 9000;
+  request_.purpose = Purpose::kCovariance;
+  EXPECT_FALSE(Plan().step.prefers_float_factor);
+  request_.purpose = Purpose::kSolve;
+  request_.solver_options.use_mixed_precision_solves = true;
+  EXPECT_FALSE(Plan().step.prefers_float_factor);
+  EXPECT_TRUE(Plan().step.use_mixed_precision_solves);
+  request_.solver_options.use_mixed_precision_solves = false;
+  facts_.rates = {};
+  EXPECT_FALSE(Plan().step.prefers_float_factor);
+}
+
 TEST_F(SolvePlanTest, KeepsTheBestStateWhereCeresDoesNot) {
   for (const bool on_device : {false, true}) {
     for (const bool has_ceres_state : {false, true}) {

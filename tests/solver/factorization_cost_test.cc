@@ -104,6 +104,16 @@ TEST(FactorizationCost, SmallIsDense) {
   EXPECT_FALSE(SparseMayBeFaster(15507, 15507ll * 7753, kRates));
 }
 
+// A factor of float is for cards with slow double and matrices of thousands of
+// columns: an iteration has its own price.
+TEST(FactorizationCost, FloatIsForSlowDouble) {
+  const kernels::MachineRates slow = kernels::RatesOfRatio(64);
+  for (const int64_t n : {0, 1, 900, 100000}) {
+    EXPECT_FALSE(FloatFactorIsFaster(n, kRates)) << n;
+    EXPECT_EQ(FloatFactorIsFaster(n, slow), n > 10000) << n;
+  }
+}
+
 // If double is slow, a full matrix is affected more.
 TEST(FactorizationCost, SlowDoubleIsForSparse) {
   const kernels::MachineRates slow = kernels::RatesOfRatio(64);

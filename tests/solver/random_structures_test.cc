@@ -1423,6 +1423,90 @@ TEST_F(RandomStructures, SmallSchurStepIsTheDenseOne) {
 }
 #endif
 
+#ifdef CERES_EXT_TEST_ON_CUDA
+// The same with a factor of float as the preconditioner of conjugate gradients.
+// Their error by S is kTolerance, times that by which the shift is more than
+// S's least eigenvalue (tests/kernels/cuda_cholesky_test.cc). A diagonal that
+// float can't hold has a factor of double, and so have steps after that.
+TEST_F(RandomStructures, StepOfAFloatFactorIsTheDenseOne) {
+  using kernels::CudaDenseCholesky;
+  int num_tried = 0;
+  for (int seed = 0; seed < kNumProblems; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Problem problem(seed);
+    if (problem.has_private()) {
+      continue;
+    }
+    OnMachine data(problem, machine_.get());
+    const int64_t num_e = problem.num_e();
+    const int64_t num_f = problem.num_f();
+    StepOptions options;
+    options.factorization = Factorization::kDense;
+    options.prefers_float_factor = true;
+    StepSolver<Machine> solver;
+    if (const kernels::Status status =
+            solver.Setup(options, problem.blocks, data.batches, machine_.get());
+        !status.ok()) {
+      GTEST_SKIP() << "No factorisation: " << status.message;
+    }
+    ++num_tried;
+    EXPECT_TRUE(solver.cholesky()->is_float());
+    EXPECT_TRUE(solver.factorized_size()->is_float);
+    double* const e_step = data.Upload(VectorXd(VectorXd::Zero(num_e + 1)));
+    double* const f_step = data.Upload(VectorXd(VectorXd::Zero(num_f + 1)));
+    const VectorXd gradient = problem.J.transpose() * problem.b;
+    for (const double large : {0.0, 1e20, 0.0}) {
+      SCOPED_TRACE(large);
+      VectorXd D = problem.D;
+      D.tail(num_f).array() += large;
+      LinearSystem system = data.system;
+      system.f_diagonal = data.Upload(VectorXd(D.tail(num_f)));
+      MatrixXd A = problem.J.transpose() * problem.J;
+      A.diagonal() += D.cwiseAbs2();
+      const StepSummary summary = solver.Solve(system, {}, e_step, f_step);
+      ASSERT_EQ(summary.termination, Termination::kSuccess) << summary.message;
+      if (large > 0.0 && num_f > 0) {
+        EXPECT_FALSE(solver.cholesky()->is_float());
+        EXPECT_FALSE(solver.factorized_size()->is_float);
+        EXPECT_EQ(solver.why_replaced().rfind("the factor is in double", 0), 0u)
+            << solver.why_replaced();
+      }
+      VectorXd error(num_e + num_f);
+      error << data.Download(num_e, e_step), data.Download(num_f, f_step);
+      const VectorXd step = A.llt().solve(gradient);
+      error -= step;
+      MatrixXd S = A.bottomRightCorner(num_f, num_f);
+      if (num_e > 0) {
+        S -= A.bottomLeftCorner(num_f, num_e) *
+             A.topLeftCorner(num_e, num_e)
+                 .llt()
+                 .solve(A.topRightCorner(num_e, num_f));
+      }
+      const double least =
+          num_f > 0
+              ? Eigen::SelfAdjointEigenSolver<MatrixXd>(S).eigenvalues()[0]
+              : 1.0;
+      const double shift = CudaDenseCholesky::kShift * 6e-8 *
+                           std::sqrt(static_cast<double>(num_f));
+      const double most = num_f > 0 ? S.diagonal().maxCoeff() : 0.0;
+      // What double leaves of it, as above.
+      const double norm = A.cwiseAbs().rowwise().sum().maxCoeff();
+      const double of_double =
+          64.0 * (problem.J.rows() + A.rows() + 50) * kEpsilon *
+          std::pow(1.0 + norm / Eigen::SelfAdjointEigenSolver<MatrixXd>(A)
+                                    .eigenvalues()[0],
+                   2);
+      EXPECT_LE(error.dot(A * error),
+                (3.0 * std::pow(CudaDenseCholesky::kTolerance, 2) *
+                     (1.0 + 2.0 * shift * most / least) +
+                 of_double * of_double * (1.0 + norm)) *
+                    (step.dot(A * step) + 1e-300));
+    }
+  }
+  EXPECT_GT(num_tried, kNumProblems / 2);
+}
+#endif
+
 // J x, J'y and column norms, which the trust-region loop asks of batches.
 // The same where PCG may take one iteration, and exact steps are the rest.
 // If nothing is merged an exact step has the bits of a solver that has no
