@@ -206,8 +206,8 @@ const std::vector<OptionRow>& OptionTable() {
      "Blocks of the Jacobian are stored once per step or recomputed in every "
      "product; auto recomputes them on a device where that is faster."},
     {"precision", Enum<&Options::precision>(), kSolver,
-     "With mixed, a device keeps the blocks of each observation in float and "
-     "all else in double."},
+     "With mixed, a device keeps the blocks of each observation, and the rows "
+     "of windows, in float and all else in double."},
     {"preconditioner_blocks", Enum<&Options::preconditioner_blocks>(), kLinear,
      "With merged, parameter blocks that occur only together are one block of "
      "JACOBI and SCHUR_JACOBI."},

@@ -422,6 +422,14 @@ bool ChooseJacobian(const PlanRequest& request,
   return true;
 }
 
+bool PrefersFloatFactor(const RowFacts& rows,
+                        const kernels::MachineRates& rates,
+                        const SolvePlan& plan) {
+  return plan.mixed && !plan.step.wants_columns &&
+         !plan.step.use_mixed_precision_solves &&
+         solver::FloatFactorIsFaster(rows.num_other_columns, rates);
+}
+
 }  // namespace
 
 FactsWanted FactsFor(const PlanRequest& request) {
@@ -553,10 +561,7 @@ std::variant<SolvePlan, Refusal> Decide(const PlanRequest& request,
       std::max(0.0, request.options.model_cost_tolerance);
   // The host computes in double.
   plan.mixed = plan.on_device && request.options.precision == PRECISION_MIXED;
-  plan.step.prefers_float_factor =
-      plan.mixed && !plan.step.wants_columns &&
-      !plan.step.use_mixed_precision_solves &&
-      solver::FloatFactorIsFaster(rows.num_other_columns, rates);
+  plan.step.prefers_float_factor = PrefersFloatFactor(rows, rates, plan);
   plan.communicator = request.options.communicator;
   plan.keeps_best = (plan.on_device || !request.has_ceres_state) &&
                     !solver_options.update_state_every_iteration;

@@ -240,8 +240,8 @@ class StepSolver {
   }
   // (E'E + D_e^2)^-1 of the system that was factorised last, packed.
   double* e_inverses() { return operator_->e_matrices(); }
-  // What has replaced the matrix of S or its factor after Setup, and why, a
-  // clause; empty if nothing has.
+  // The kind of matrix or of factor that has replaced that of Setup, and why, a
+  // clause; empty if none has.
   const std::string& why_replaced() const { return why_replaced_; }
   // The second level of PCG; null: it has none.
   const SecondLevel* second_level() const {

@@ -894,17 +894,16 @@ Status CudaDenseCholesky::SolveByGradients(const double* b, double* x) {
   for (int i = 0; i <= kMostIterations; ++i) {
     CERES_EXT_RETURN_IF_ERROR(CastVector(n_, r, correction_.data(), stream));
     CERES_EXT_RETURN_IF_ERROR(SolveInPlace(correction_.data()));
-    CERES_EXT_RETURN_IF_ERROR(
-        Launch("UpdateDirection",
-               UpdateDirection,
-               {1, kSumBlock},
-               stream,
-               n_,
-               i == 0,
-               static_cast<const float*>(correction_.data()),
-               static_cast<const double*>(r),
-               p,
-               product));
+    CERES_EXT_RETURN_IF_ERROR(Launch("UpdateDirection",
+                                     UpdateDirection,
+                                     {1, kSumBlock},
+                                     stream,
+                                     n_,
+                                     i == 0,
+                                     correction_.data(),
+                                     r,
+                                     p,
+                                     product));
     CERES_EXT_RETURN_IF_ERROR(machine_->Download(1, result_.data(), &read_));
     first = i == 0 ? read_.product : first;
     if (!(read_.product >= 0.0)) {
@@ -920,9 +919,9 @@ Status CudaDenseCholesky::SolveByGradients(const double* b, double* x) {
                                      {1, kSumBlock},
                                      stream,
                                      n_,
-                                     static_cast<const double*>(product),
-                                     static_cast<const double*>(p),
-                                     static_cast<const double*>(q),
+                                     product,
+                                     p,
+                                     q,
                                      x,
                                      r));
   }

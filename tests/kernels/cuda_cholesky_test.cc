@@ -494,7 +494,8 @@ TEST_F(CudaDenseCholeskyTest, ConjugateGradientsSolveWithAGauge) {
   }
 }
 
-// Where A bends the other way than M there is no solution to converge to.
+// A matrix that is not positive definite has no factor, and a right-hand side
+// that is not finite no solution.
 TEST_F(CudaDenseCholeskyTest, ConjugateGradientsFailOrFindTheMinor) {
   for (const int64_t n : {2, 33}) {
     CudaDenseCholesky cholesky;

@@ -1489,7 +1489,7 @@ TEST_F(RandomStructures, StepOfAFloatFactorIsTheDenseOne) {
       const double shift = CudaDenseCholesky::kShift * 6e-8 *
                            std::sqrt(static_cast<double>(num_f));
       const double most = num_f > 0 ? S.diagonal().maxCoeff() : 0.0;
-      // What double leaves of it, as above.
+      // Rounding in double leaves this much of it, as above.
       const double norm = A.cwiseAbs().rowwise().sum().maxCoeff();
       const double of_double =
           64.0 * (problem.J.rows() + A.rows() + 50) * kEpsilon *
