@@ -58,14 +58,15 @@ provide_aarch64() {
   export CERES_EXT_AARCH64_ROOT="$folder/root"
 }
 
-# fetch_cudart PACKAGE VERSION FOLDER: the static libraries of CUDA's run time, from
-# NVIDIA's package of Python, whose checksum pip compares.
+# fetch_cudart PACKAGE VERSION FOLDER: the libraries of CUDA's run time, from NVIDIA's
+# package of Python, whose checksum pip compares.
 fetch_cudart() {
   python3 -m pip --disable-pip-version-check download --no-cache-dir --no-deps \
     --only-binary=:all: --platform manylinux_2_28_aarch64 \
     --platform manylinux2014_aarch64 --dest "$3/package" "$1==$2.*"
   python3 -m zipfile -e "$3"/package/*.whl "$3/package"
-  cp "$3"/package/nvidia/*/lib/*.a "$3/lib/"
+  cp "$3"/package/nvidia/*/lib/* "$3/lib/"
+  ln -s "$(cd "$3/lib" && echo libcudart.so.*)" "$3/lib/libcudart.so" # CMake expects one.
   cp "$3"/package/*.dist-info/licenses/* "$3/LICENSE"
   rm -r "$3/package"
 }
@@ -77,7 +78,10 @@ provide_aarch64_cuda() {
   [[ "$CUDA_VERSION" == 13.* ]] || die "expected CUDA 13, found ${CUDA_VERSION:-none}"
   local toolkit folder target
   toolkit=$(cd "$(dirname "$(readlink -f "$NVCC")")/.." && pwd)
-  folder="$CACHE/cuda-aarch64-$CUDA_VERSION-$(sha256sum <<<"$toolkit" | cut -c 1-16)"
+  folder="$CACHE/cuda-aarch64-$CUDA_VERSION-$({
+    echo "$toolkit"
+    declare -f fetch_cudart provide_aarch64_cuda
+  } | sha256sum | cut -c 1-16)"
   target="$folder.work/targets/aarch64-linux"
   if [[ ! -d "$folder" ]]; then
     rm -rf "$folder.work"

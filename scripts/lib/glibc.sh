@@ -55,8 +55,8 @@ build_bzip2() {
 }
 
 # write_compiler LANGUAGE COMPILER FILE: FILE is the compiler with root/ in place of
-# its C library. Of a cross compiler's own C library the headers are left out, and its
-# libstdc++.so, which expects that library, is linked with this one.
+# its C library. A cross compiler has a newer C library: its headers are left out, and
+# its libstdc++.so, which expects that library, is linked with the older one.
 write_compiler() {
   local options="" own="\|/$target/include\$|"
   if [[ "$target" != "$(uname -m)"* ]]; then
