@@ -11,13 +11,21 @@ int __xstat(int version, const char* path, struct stat* result);
 int __fxstat(int version, int file, struct stat* result);
 long getrandom(void* bytes, unsigned long size, unsigned flags);
 
-// glibc 2.33. 1 is the version of struct stat on x86-64, where those of stat64
-// and stat are the same.
+// The version of struct stat, which is struct stat64 too, and the oldest glibc.
+#ifdef __aarch64__
+#define STAT_VERSION 0
+#define OLDEST "GLIBC_2.17"
+#else
+#define STAT_VERSION 1
+#define OLDEST "GLIBC_2.2.5"
+#endif
+
+// glibc 2.33.
 HIDDEN int stat(const char* path, struct stat* result) {
-  return __xstat(1, path, result);
+  return __xstat(STAT_VERSION, path, result);
 }
 HIDDEN int fstat64(int file, struct stat* result) {
-  return __fxstat(1, file, result);
+  return __fxstat(STAT_VERSION, file, result);
 }
 
 // glibc 2.32. 0: the process may have several threads.
@@ -32,14 +40,14 @@ HIDDEN unsigned arc4random(void) {
 }
 
 // glibc 2.29 has versions that don't call matherr.
-#define OLDER_1(name)                                \
-  __asm__(".symver older_" #name "," #name "@GLIBC_2.2.5"); \
-  double older_##name(double x);                     \
+#define OLDER_1(name)                                   \
+  __asm__(".symver older_" #name "," #name "@" OLDEST); \
+  double older_##name(double x);                        \
   HIDDEN double name(double x) { return older_##name(x); }
 OLDER_1(exp)
 OLDER_1(exp2)
 OLDER_1(log)
 OLDER_1(log2)
-__asm__(".symver older_pow,pow@GLIBC_2.2.5");
+__asm__(".symver older_pow,pow@" OLDEST);
 double older_pow(double x, double y);
 HIDDEN double pow(double x, double y) { return older_pow(x, y); }

@@ -425,7 +425,7 @@ provide_ceres() (
   local source_link="$BUILD_ROOT/$CERES_LINK-source"
   if [[ "$CERES_STATIC" == ON ]]; then
     ! is_next || die "a static Ceres, for the Python package, is Ceres 2.2.0 alone"
-    link=ceres-static
+    link=ceres-static${CERES_TARGET:+-$CERES_TARGET}
     CERES_CUDA=OFF
   fi
   local log="$BUILD_ROOT/log/$link.log"
