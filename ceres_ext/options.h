@@ -40,8 +40,8 @@ enum DeviceType {
 };
 
 // The type of the data stored per observation: blocks of the Jacobian and of W,
-// and their products. State, cost, gradient, sums and the scalars of PCG are
-// always double.
+// rows of windows, and their products. State, residuals, cost, the scalars of
+// PCG and covariances are always double (docs/options.md).
 enum PrecisionType {
   PRECISION_DOUBLE,
   // float on a device. The host computes in double, and Summary::method says
