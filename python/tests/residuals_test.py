@@ -179,7 +179,7 @@ def check_prior(name, observations, forms, error, **arguments):
     n, k = error.shape
     for arrays in forms:
         found = residuals(name, observations, arrays, **arguments)
-        numpy.testing.assert_allclose(found, error, rtol=0, atol=1e-14)
+        numpy.testing.assert_allclose(found, error, rtol=0, atol=1e-13)
         covariances = make_covariances(n, k, 5)
         for given in (covariances, covariances[0].copy()):
             problem = make(
@@ -244,7 +244,7 @@ def make_directions():
 
 def check_directions(name, observations, arrays, error):
     found = residuals(name, observations, arrays)
-    numpy.testing.assert_allclose(found, error, rtol=0, atol=1e-14)
+    numpy.testing.assert_allclose(found, error, rtol=0, atol=1e-13)
 
 
 def test_directions():
