@@ -603,7 +603,7 @@ class StepSolver {
     kernels::Status status =
         FactorizeOnce(system, summary->is_queued, e_step, f_step);
     if (cholesky_->ShouldReplace()) {
-      const bool is_float = cholesky_->is_float();
+      const bool is_float = cholesky_->size().is_float;
       const kernels::Status replaced = cholesky_->Replace();
       if (!replaced.ok()) {
         status.message += " A dense matrix can't replace it: ";

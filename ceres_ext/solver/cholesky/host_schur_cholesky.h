@@ -139,7 +139,6 @@ class HostSchurCholesky : public FactorizedSchur<kernels::HostMachine> {
   // Solve has said it.
   kernels::Status CheckFactor() { return {}; }
   bool ShouldReplace() const { return false; }
-  bool is_float() const { return false; }
   kernels::Status Replace() {
     return {kernels::StatusCode::kUnsupported,
             "There is no sparse matrix to replace."};

@@ -75,7 +75,6 @@ class NoSchurCholesky {
   kernels::Status Solve(const double* /*rhs*/, double* /*z*/) { return {}; }
   kernels::Status CheckFactor() { return {}; }
   bool ShouldReplace() const { return false; }
-  bool is_float() const { return false; }
   kernels::Status Replace() { return {}; }
 
  private:
